@@ -1,0 +1,156 @@
+#pragma once
+// Values about environments and sessions: what was asked for and how things stand.
+
+#include "base/problem.h"
+#include "domain/process.h"
+
+#include <kj/array.h>
+#include <kj/string.h>
+#include <kj/time.h>
+#include <kj/vector.h>
+
+namespace capstan {
+
+enum class EnvironmentState {
+  PREPARING,
+  READY,
+  STOPPING,
+  STOPPED,
+  RECOVERING,
+  RECONNECTING,
+  FAILED,
+  LOST,
+  CLEANING,
+};
+
+enum class SessionState {
+  STARTING,
+  RUNNING,
+  EXITED,
+  STOPPED,
+  FAILED,
+  LOST,
+  RECOVERING,
+  RECONNECTING,
+};
+
+// Where a variable's definition comes from; order and names as in the schema.
+enum class Origin {
+  UNSET,
+  MANAGED_RUNTIME,
+  MANAGED_CREDENTIALS,
+  EXECUTOR_PROFILE,
+  REPOSITORY,
+  AGENT_PROFILE,
+  MANAGED_AGENT_DEFAULTS,
+  OTHER,
+};
+
+// One definition of an environment variable.
+struct Variable {
+  kj::String key;
+  kj::String literal;
+  kj::String secret;  // Name of a secret; empty = the literal counts.
+  Origin origin = Origin::UNSET;
+  kj::String otherOrigin;
+  kj::String repository;
+  kj::String tenantId;
+
+  Variable clone() const;
+};
+
+struct Label {
+  kj::String key;
+  kj::String value;
+};
+
+// What one start of a process shall be. Empty and null mean "not given".
+struct LaunchSpec {
+  kj::Array<kj::String> command;
+  kj::Array<Variable> variables;
+  kj::String workingDirectory;   // Empty = the workspace's root; relative = below it.
+  kj::Maybe<Terminal> terminal;  // Null = pipes.
+  bool pauseWhenFull = false;
+  bool wait = true;   // false: environmentPreparing instead of waiting for a bring-up.
+  bool start = true;  // false: stop before the last of create, configure, start.
+  kj::Maybe<kj::Duration> deadline;
+
+  LaunchSpec clone() const;
+};
+
+// What a task asks of its environment.
+struct EnvironmentSpec {
+  kj::String taskId;
+  kj::String title;
+  kj::String tenantId;
+  kj::String executor;  // Id, name or unique prefix; empty = by precedence.
+  kj::String profile;
+  kj::Maybe<kj::String> directory;  // The user's; null = a directory of ours.
+  kj::Vector<Label> labels;
+};
+
+// One step of long work, as shown to people.
+struct PrepareStep {
+  enum class Status { PENDING, RUNNING, COMPLETED, FAILED, SKIPPED };
+  kj::String name;
+  kj::String command;
+  Status status = Status::PENDING;
+  kj::String output;  // The tail, at most 10 KiB.
+  kj::String error;
+  UnixMs startedAt = 0;
+  UnixMs endedAt = 0;
+
+  PrepareStep clone() const;
+};
+
+// Most octets of a step's output that are kept.
+inline constexpr size_t STEP_OUTPUT_BYTES = 10 * 1024;
+
+// How a session stands.
+struct SessionStatus {
+  kj::String id;
+  SessionState state = SessionState::STARTING;
+  kj::String runId;
+  kj::Array<kj::String> command;
+  UnixMs startedAt = 0;
+  kj::Maybe<ExitStatus> exit;  // Null while it runs.
+  uint32_t descendants = 0;
+  int pid = 0;
+  uint64_t outputBegin = 0;
+  uint64_t outputEnd = 0;
+  kj::Maybe<Problem> lastError;
+};
+
+// How an environment stands.
+struct EnvironmentStatus {
+  kj::String id;
+  kj::String taskId;
+  kj::String title;
+  kj::String tenantId;
+  EnvironmentState state = EnvironmentState::PREPARING;
+  kj::String executorId;
+  kj::String executorType;
+  kj::String runtime;
+  kj::String profileId;
+  kj::String workspace;  // Path inside the environment; empty before it is known.
+  UnixMs createdAt = 0;
+  UnixMs changedAt = 0;
+  kj::Vector<SessionStatus> sessions;
+  kj::Vector<PrepareStep> lastSteps;
+  kj::Maybe<Problem> lastError;
+  kj::Vector<Label> labels;
+  uint64_t seq = 0;
+};
+
+// How a runtime stands.
+struct RuntimeStatus {
+  kj::String runtime;
+  bool builtIn = false;
+  bool configured = false;
+  bool healthy = false;
+  kj::Maybe<Problem> reason;  // Why not; null when healthy.
+  kj::String version;
+  UnixMs checkedAt = 0;
+};
+
+}  // namespace capstan

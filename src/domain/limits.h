@@ -1,0 +1,35 @@
+#pragma once
+// Every default deadline and bound, with its reason. All can be configured.
+
+#include <kj/time.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace capstan {
+
+struct Deadlines {
+  kj::Duration connect = 30 * kj::SECONDS;
+  kj::Duration handshake = 10 * kj::SECONDS;
+  kj::Duration helperStart = 30 * kj::SECONDS;
+  kj::Duration prepare = 10 * kj::MINUTES;
+  kj::Duration launch = 20 * kj::MINUTES;     // Bring-up included.
+  kj::Duration stopGrace = 10 * kj::SECONDS;  // TERM to KILL.
+  kj::Duration cleanup = 2 * kj::MINUTES;     // One resource.
+  kj::Duration control = 30 * kj::SECONDS;    // One answer of the helper to a control call.
+};
+
+struct Limits {
+  Deadlines deadlines;
+  size_t outputSpoolBytes = 64u << 20;   // Per run; then the oldest output goes.
+  size_t commandWords = 4096;            // Far above any real command, far below ARG_MAX's pages.
+  size_t commandBytes = 1u << 20;        // Half of Linux's usual 2 MiB for argv and variables.
+  size_t variables = 1024;               // Definitions in one launch.
+  size_t environments = 10000;           // Per daemon: memory stays below 1 GiB (64 KiB each).
+  size_t sessionsPerEnvironment = 1000;  // Ended ones included; listed in one answer.
+  size_t labels = 64;
+  size_t textBytes = 4096;  // Titles, labels, reasons, paths.
+  size_t listPage = 500;    // Rows in one answer, so that a turn stays short.
+};
+
+}  // namespace capstan
