@@ -23,10 +23,12 @@ interface Agentctl {
   # serverChallenge), role being the 16 octets "capstan-agentctl" or "capstan-daemon--" and kind
   # one octet. The server proves first; a client that sees a wrong proof sends nothing further.
 
-  begin @0 (kind :CredentialKind, challenge :Data) -> (serverId :Data, challenge :Data,
-            proof :Data, attempt :Attempt, error :Error);
+  begin @0 (kind :CredentialKind, challenge :Data, rotationId :UInt64) -> (serverId :Data,
+            challenge :Data, proof :Data, attempt :Attempt, error :Error);
   # challenge: 32 random octets of the client. The answer is the same for a credential that does
   # not exist: its proof is made with a key nobody knows.
+  # rotationId: which token, for while a rotation leaves two of them valid; 0 = the confirmed one,
+  # else the only one. Meaningless for a nonce.
 }
 
 interface Attempt {      # One handshake of one connection; good for one proof.
