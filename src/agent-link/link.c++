@@ -1,0 +1,241 @@
+#include "agent-link/link.h"
+
+#include "agent-link/bounded.h"
+#include "wire/handshake.h"
+
+namespace capstan {
+
+namespace {
+
+constexpr uint64_t FIRST_ROTATION = 1;
+
+agentctl::CredentialKind schemaKind(Credential::Kind kind) {
+  return kind == Credential::Kind::NONCE ? agentctl::CredentialKind::NONCE
+                                         : agentctl::CredentialKind::TOKEN;
+}
+
+// The first half of the handshake: the helper has proved itself and waits for our proof.
+struct Proved {
+  kj::Own<RpcConnection> connection;
+  agentctl::Attempt::Client attempt;
+  kj::Array<kj::byte> proof;
+};
+
+kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, Credential credential) {
+  auto stream = co_await dialer.dial();
+  auto connection = RpcConnection::connect(timer, kj::mv(stream));
+  auto helper = connection->bootstrap().castAs<agentctl::Agentctl>();
+
+  auto challenge = randomBytes(CHALLENGE_BYTES);
+  auto request = helper.beginRequest();
+  request.setKind(schemaKind(credential.kind()));
+  request.setChallenge(challenge);
+  auto response = co_await request.send();
+  KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
+    co_return kj::mv(*problem);
+  }
+
+  HandshakeView seen{schemaKind(credential.kind()), response.getServerId(), challenge,
+                     response.getChallenge()};
+  if (!isWellFormed(seen) ||
+      !handshakeProofHolds(credential.key(), seen, HandshakeRole::AGENTCTL, response.getProof())) {
+    co_return Problem(ErrorCode::AUTH_FAILED, kj::str("the peer is not this daemon's helper"))
+        .because(kj::str("it could not prove that it knows the credential"))
+        .from("agentctl", kj::String());
+  }
+  auto proof = handshakeProof(credential.key(), seen, HandshakeRole::DAEMON);
+  co_return Proved{kj::mv(connection), response.getAttempt(), kj::heapArray(proof.asPtr())};
+}
+
+struct Controlled {
+  kj::Own<RpcConnection> connection;
+  agentctl::Control::Client control;
+  HelperInfo info;
+  kj::Maybe<Credential> token;
+};
+
+kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dialer,
+                                            Credential credential) {
+  auto greeted = co_await greet(timer, dialer, kj::mv(credential));
+  if (greeted.is<Problem>()) co_return kj::mv(greeted.get<Problem>());
+  auto proved = kj::mv(greeted.get<Proved>());
+
+  auto request = proved.attempt.controlRequest();
+  request.setProof(proved.proof);
+  auto admitted = co_await request.send();
+  KJ_IF_MAYBE (problem, readHelperError(admitted.getError())) {
+    co_return kj::mv(*problem);
+  }
+  auto control = admitted.getControl();
+
+  auto info = co_await control.infoRequest().send();
+  auto helper = readHelperInfo(info.getInfo());
+
+  auto rotate = control.rotateCredentialRequest();
+  rotate.setRotationId(FIRST_ROTATION);
+  auto rotated = co_await rotate.send();
+  KJ_IF_MAYBE (problem, readHelperError(rotated.getError())) {
+    co_return kj::mv(*problem);
+  }
+  Credential token(Credential::Kind::TOKEN, kj::heapArray<kj::byte>(rotated.getToken()));
+  auto confirm = control.confirmCredentialRequest();
+  confirm.setRotationId(FIRST_ROTATION);
+  auto confirmed = co_await confirm.send();
+  KJ_IF_MAYBE (problem, readHelperError(confirmed.getError())) {
+    co_return kj::mv(*problem);
+  }
+
+  co_return Controlled{kj::mv(proved.connection), kj::mv(control), kj::mv(helper), kj::mv(token)};
+}
+
+kj::Promise<Result<kj::Own<BulkConnection>>> takeBulk(kj::Timer& timer, StreamDialer& dialer,
+                                                      Credential token) {
+  auto greeted = co_await greet(timer, dialer, kj::mv(token));
+  if (greeted.is<Problem>()) co_return kj::mv(greeted.get<Problem>());
+  auto proved = kj::mv(greeted.get<Proved>());
+  auto request = proved.attempt.bulkRequest();
+  request.setProof(proved.proof);
+  auto admitted = co_await request.send();
+  KJ_IF_MAYBE (problem, readHelperError(admitted.getError())) {
+    co_return kj::mv(*problem);
+  }
+  co_return kj::heap<BulkConnection>(BulkConnection{kj::mv(proved.connection), admitted.getBulk()});
+}
+
+}  // namespace
+
+kj::Promise<Result<kj::Own<AgentLink>>> AgentLink::open(kj::Timer& timer,
+                                                        kj::Own<StreamDialer> dialer,
+                                                        Credential credential,
+                                                        Deadlines deadlines) {
+  auto opened = co_await bounded<Controlled>(timer, deadlines.connect + deadlines.handshake,
+                                             takeControl(timer, *dialer, kj::mv(credential)));
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  auto controlled = kj::mv(opened.get<Controlled>());
+  co_return kj::refcounted<AgentLink>(
+      timer, kj::mv(dialer), kj::mv(KJ_ASSERT_NONNULL(controlled.token)), deadlines,
+      kj::mv(controlled.connection), kj::mv(controlled.control), kj::mv(controlled.info));
+}
+
+AgentLink::AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialerParam, Credential token,
+                     Deadlines deadlines, kj::Own<RpcConnection> connectionParam,
+                     agentctl::Control::Client control, HelperInfo helper)
+    : timer(timer),
+      dialer(kj::mv(dialerParam)),
+      token(kj::mv(token)),
+      deadlines(deadlines),
+      connection(kj::mv(connectionParam)),
+      control(kj::mv(control)),
+      helper(kj::mv(helper)),
+      lostFork(connection->onDisconnect().then([this]() { lost = true; }).fork()) {}
+
+AgentLink::~AgentLink() noexcept(false) {}
+
+kj::Promise<void> AgentLink::onLost() { return lostFork.addBranch(); }
+
+kj::Promise<Result<kj::Own<BulkConnection>>> AgentLink::openBulk() {
+  auto self = kj::addRef(*this);
+  co_return co_await bounded<kj::Own<BulkConnection>>(
+      timer, deadlines.connect + deadlines.handshake, takeBulk(timer, *dialer, token.clone()));
+}
+
+kj::Promise<Result<kj::Own<AgentInstance>>> AgentLink::create(InstanceSpec spec) {
+  auto self = kj::addRef(*this);
+  auto request = control.createRequest();
+  auto out = request.initSpec();
+  out.setId(spec.id);
+  out.setSessionId(spec.sessionId);
+  out.setEnvironmentId(spec.environmentId);
+  out.setTaskId(spec.taskId);
+  out.setEphemeral(spec.ephemeral);
+  out.setDirectory(spec.directory);
+  out.setSpoolLimitBytes(spec.spoolLimitBytes);
+  out.setPauseWhenFull(spec.pauseWhenFull);
+  out.setStopGraceMs(spec.stopGrace / kj::MILLISECONDS);
+  auto work = request.send().then([](capnp::Response<agentctl::Control::CreateResults>&& response)
+                                      -> Result<agentctl::Instance::Client> {
+    KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
+      return kj::mv(*problem);
+    }
+    return response.getInstance();
+  });
+  auto created =
+      co_await bounded<agentctl::Instance::Client>(timer, deadlines.control, kj::mv(work));
+  if (created.is<Problem>()) co_return kj::mv(created.get<Problem>());
+  co_return kj::refcounted<AgentInstance>(kj::mv(self), kj::mv(spec.id),
+                                          kj::mv(created.get<agentctl::Instance::Client>()), timer,
+                                          deadlines);
+}
+
+kj::Promise<Result<kj::Array<InstanceReport>>> AgentLink::list() {
+  auto work = control.listRequest().send().then(
+      [](capnp::Response<agentctl::Control::ListResults>&& response)
+          -> Result<kj::Array<InstanceReport>> {
+        return KJ_MAP(info, response.getInstances()) { return readReport(info); };
+      });
+  return bounded<kj::Array<InstanceReport>>(timer, deadlines.control, kj::mv(work));
+}
+
+kj::Promise<Outcome> AgentLink::acknowledge(kj::String id) {
+  auto request = control.acknowledgeRequest();
+  request.setId(id);
+  return ask(timer, deadlines.control, kj::mv(request));
+}
+
+kj::Promise<Outcome> AgentLink::remove(kj::String id) {
+  auto request = control.removeRequest();
+  request.setId(id);
+  return ask(timer, deadlines.control, kj::mv(request));
+}
+
+kj::Promise<Outcome> AgentLink::shutdown(kj::Duration grace) {
+  auto request = control.shutdownRequest();
+  request.setGraceMs(grace / kj::MILLISECONDS);
+  return ask(timer, deadlines.control + grace, kj::mv(request));
+}
+
+kj::Promise<Result<kj::Own<OutputReading>>> AgentLink::readOutput(
+    kj::String id, uint64_t offset, bool follow, kj::Own<OutputReceiver> receiver) {
+  auto opened = co_await openBulk();
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  auto bulk = kj::mv(opened.get<kj::Own<BulkConnection>>());
+  auto request = bulk->bulk.outputRequest();
+  request.setId(id);
+  request.setOffset(offset);
+  request.setFollow(follow);
+  request.setSink(makeOutputSink(kj::mv(receiver)));
+  auto work = request.send().then([](capnp::Response<agentctl::Bulk::OutputResults>&& response)
+                                      -> Result<rpc::Subscription::Client> {
+    KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
+      return kj::mv(*problem);
+    }
+    return response.getSubscription();
+  });
+  auto subscribed =
+      co_await bounded<rpc::Subscription::Client>(timer, deadlines.control, kj::mv(work));
+  if (subscribed.is<Problem>()) co_return kj::mv(subscribed.get<Problem>());
+  co_return kj::heap<OutputReading>(kj::mv(bulk),
+                                    kj::mv(subscribed.get<rpc::Subscription::Client>()));
+}
+
+kj::Promise<Result<kj::Own<StdinWriter>>> AgentLink::openStdin(kj::String id, TakeOver takeOver) {
+  auto opened = co_await openBulk();
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  auto bulk = kj::mv(opened.get<kj::Own<BulkConnection>>());
+  auto request = bulk->bulk.stdinRequest();
+  request.setId(id);
+  request.setTakeOver(takeOver == TakeOver::YES);
+  auto work = request.send().then([](capnp::Response<agentctl::Bulk::StdinResults>&& response)
+                                      -> Result<rpc::ByteStream::Client> {
+    KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
+      return kj::mv(*problem);
+    }
+    return response.getStdin();
+  });
+  auto granted = co_await bounded<rpc::ByteStream::Client>(timer, deadlines.control, "the helper",
+                                                           kj::mv(work));
+  if (granted.is<Problem>()) co_return kj::mv(granted.get<Problem>());
+  co_return kj::heap<StdinWriter>(kj::mv(bulk), kj::mv(granted.get<rpc::ByteStream::Client>()));
+}
+
+}  // namespace capstan

@@ -1,0 +1,134 @@
+#pragma once
+// A typed client of one agentctl: the authenticated control connection, and further connections
+// for bulk streams.
+
+#include "agent-link/convert.h"
+#include "agent-link/streams.h"
+#include "base/credential.h"
+#include "base/problem.h"
+#include "base/stream-dialer.h"
+#include "domain/limits.h"
+#include "domain/process.h"
+#include "wire/rpc-connection.h"
+
+#include <kj/async.h>
+#include <kj/refcount.h>
+#include <kj/timer.h>
+
+namespace capstan {
+
+class AgentInstance;
+
+// What identifies an instance before it has a process.
+struct InstanceSpec {
+  kj::String id;
+  kj::String sessionId;
+  kj::String environmentId;
+  kj::String taskId;
+  kj::String directory;  // For the spool; empty = memory only.
+  bool ephemeral = false;
+  bool pauseWhenFull = false;
+  uint64_t spoolLimitBytes = 0;  // 0 = agentctl's default
+  kj::Duration stopGrace = 10 * kj::SECONDS;
+};
+
+// What its process shall be. Every variable of the process; nothing is inherited.
+struct InstanceVariable {
+  kj::String key;
+  kj::String value;
+};
+struct InstanceConfig {
+  kj::Array<kj::String> command;
+  kj::Array<InstanceVariable> variables;
+  kj::String workingDirectory;
+  kj::Maybe<Terminal> terminal;
+};
+
+// One helper, reached and authenticated. Counted: instances and streams keep it. Dropping the last
+// reference closes the connections; the helper then ends its ephemeral instances and nothing else.
+class AgentLink final: public kj::Refcounted {
+public:
+  // Connects, proves and is proved to, and takes over with a fresh token, which ends `credential`.
+  // The dialer is asked for every further connection. Timer must outlive the link. A peer that
+  // cannot prove itself: authFailed, and it learned nothing. Deadlines: connect and handshake.
+  static kj::Promise<Result<kj::Own<AgentLink>>> open(kj::Timer& timer,
+                                                      kj::Own<StreamDialer> dialer,
+                                                      Credential credential, Deadlines deadlines);
+
+  const HelperInfo& info() const { return helper; }
+  // The token with which a later daemon can come back.
+  Credential credential() const { return token.clone(); }
+
+  // Resolves when the control connection is gone, whoever closed it. Any number may wait.
+  kj::Promise<void> onLost();
+  bool isLost() const { return lost; }
+
+  // Reserves an instance; no process yet.
+  kj::Promise<Result<kj::Own<AgentInstance>>> create(InstanceSpec spec);
+  kj::Promise<Result<kj::Array<InstanceReport>>> list();
+  // The outcome is safe elsewhere: the helper may forget it. Unknown ids are fine.
+  kj::Promise<Outcome> acknowledge(kj::String id);
+  // Deletes an ended instance with its log.
+  kj::Promise<Outcome> remove(kj::String id);
+  // Ends all instances, then the helper.
+  kj::Promise<Outcome> shutdown(kj::Duration grace);
+
+  // Opens a bulk connection and delivers the output log of instance `id` from `offset` to
+  // `receiver`. Dropping the result stops the delivery.
+  kj::Promise<Result<kj::Own<OutputReading>>> readOutput(kj::String id, uint64_t offset,
+                                                         bool follow,
+                                                         kj::Own<OutputReceiver> receiver);
+  // Opens a bulk connection for writing to the instance's stdin. One writer at a time.
+  kj::Promise<Result<kj::Own<StdinWriter>>> openStdin(kj::String id, TakeOver takeOver);
+
+  // Only by open().
+  AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialer, Credential token, Deadlines deadlines,
+            kj::Own<RpcConnection> connection, agentctl::Control::Client control,
+            HelperInfo helper);
+  ~AgentLink() noexcept(false);
+
+private:
+  kj::Timer& timer;
+  kj::Own<StreamDialer> dialer;
+  Credential token;
+  Deadlines deadlines;
+  kj::Own<RpcConnection> connection;
+  agentctl::Control::Client control;
+  HelperInfo helper;
+  bool lost = false;
+  kj::ForkedPromise<void> lostFork;
+
+  kj::Promise<Result<kj::Own<BulkConnection>>> openBulk();
+};
+
+// One instance of a helper. Counted; keeps the link.
+class AgentInstance final: public kj::Refcounted {
+public:
+  AgentInstance(kj::Own<AgentLink> link, kj::String id, agentctl::Instance::Client instance,
+                kj::Timer& timer, Deadlines deadlines);
+
+  kj::StringPtr id() const { return name; }
+  AgentLink& link() { return *owner; }
+
+  // Once, before start.
+  kj::Promise<Outcome> configure(InstanceConfig config);
+  // Resolves to the pid once execve has succeeded; notFound or denied with the errno's name in
+  // upstreamCode when it has not.
+  kj::Promise<Result<int>> start();
+  kj::Promise<Outcome> signal(kj::String signalName);
+  kj::Promise<Outcome> resize(uint16_t columns, uint16_t rows);
+  // The process's own exit, after the end of its output. No deadline.
+  kj::Promise<Result<ExitStatus>> wait();
+  // Ends the whole tree; resolves to the number of processes that could not be signalled.
+  kj::Promise<Result<uint32_t>> stop(kj::Duration grace, StopMode mode);
+  kj::Promise<Result<InstanceReport>> report();
+
+private:
+  kj::Own<AgentLink> owner;
+  kj::String name;
+  agentctl::Instance::Client instance;
+  kj::Timer& timer;
+  Deadlines deadlines;
+};
+
+}  // namespace capstan
