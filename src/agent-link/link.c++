@@ -232,8 +232,7 @@ kj::Promise<Result<kj::Own<StdinWriter>>> AgentLink::openStdin(kj::String id, Ta
     }
     return response.getStdin();
   });
-  auto granted = co_await bounded<rpc::ByteStream::Client>(timer, deadlines.control, "the helper",
-                                                           kj::mv(work));
+  auto granted = co_await bounded<rpc::ByteStream::Client>(timer, deadlines.control, kj::mv(work));
   if (granted.is<Problem>()) co_return kj::mv(granted.get<Problem>());
   co_return kj::heap<StdinWriter>(kj::mv(bulk), kj::mv(granted.get<rpc::ByteStream::Client>()));
 }
