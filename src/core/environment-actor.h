@@ -1,0 +1,108 @@
+#pragma once
+
+#include "core/helper-links.h"
+#include "core/progress-hub.h"
+#include "core/session-actor.h"
+
+#include <kj/map.h>
+
+namespace capstan {
+
+// One task environment: its place, its sessions, its background work. Counted; owned by the
+// Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
+class EnvironmentActor final: public kj::Refcounted, private kj::TaskSet::ErrorHandler {
+public:
+  // `backend` and everything else outlive it. `executorId` and `executorType` are the record's.
+  EnvironmentActor(Services& services, HelperLinks& links, Backend& backend, kj::String id,
+                   kj::String owner, kj::String executorId, kj::String executorType,
+                   EnvironmentSpec spec);
+  ~EnvironmentActor() noexcept(false);
+
+  kj::StringPtr id() const { return name; }
+  kj::StringPtr taskId() const { return spec.taskId; }
+  kj::StringPtr owner() const { return principal; }
+  const EnvironmentSpec& asked() const { return spec; }
+  kj::StringPtr executorId() const { return executor; }
+  EnvironmentState state() const { return current; }
+  // True once cleaned up completely: the supervisor forgets it.
+  bool isGone() const { return gone; }
+
+  // What core itself knows.
+  EnvironmentStatus status() const;
+  // With positions and descendants of the sessions.
+  kj::Promise<EnvironmentStatus> statusWithReports();
+
+  // Starts the bring-up in the background unless it is up or under way.
+  void begin();
+
+  // Shows the bring-up's steps to `sink` while the result lives; keeps this environment alive.
+  kj::Own<void> showProgress(ProgressSink& sink);
+
+  // A new session with its run. Joins a bring-up in progress. The environment's own task set does
+  // the work: dropping the promise asks for cancellation; the step in progress ends and everything
+  // is unwound, unless the run has been started by then.
+  kj::Promise<Result<kj::Own<SessionActor>>> launch(LaunchSpec spec);
+
+  // A process without a session, ephemeral under agentctl. The caller ends it with discard() or
+  // hands it to reap().
+  kj::Promise<Result<kj::Own<ProcessActor>>> exec(LaunchSpec spec);
+  // Ends and deletes an exec in the background.
+  void reap(kj::Own<ProcessActor> process);
+
+  // By id or unambiguous prefix.
+  Result<kj::Own<SessionActor>> findSession(kj::StringPtr idOrPrefix);
+
+  // Ends all runs and execs; the place stays. Idempotent; concurrent calls take turns.
+  kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
+
+  // Ends everything and removes what was made as far as `scope` goes; resolves to what was left.
+  kj::Promise<Result<kj::Array<kj::String>>> cleanUp(CleanupScope scope);
+
+  // Whether any process may still run.
+  bool isBusy() const;
+
+private:
+  struct Launching;  // One launch, shared by its caller and its task.
+
+  Services& services;
+  HelperLinks& links;
+  Backend& backend;
+  kj::String name;
+  kj::String principal;
+  kj::String executor;
+  kj::String executorType;
+  EnvironmentSpec spec;
+  UnixMs createdAt;
+  UnixMs changedAt;
+  EnvironmentState current = EnvironmentState::PREPARING;
+  bool gone = false;
+  uint64_t seq = 0;
+  kj::Maybe<Problem> lastError;
+  ProgressHub progress;
+
+  kj::Maybe<kj::Own<Attachment>> attachment;
+  kj::Maybe<kj::Own<AgentLink>> link;
+  kj::TreeMap<kj::String, kj::Own<SessionActor>> sessions;
+  kj::HashMap<kj::String, kj::Own<ProcessActor>> execs;
+  uint launching = 0;
+
+  SingleFlight bringingUp;
+  AsyncLock ending;     // stop and cleanUp take turns.
+  kj::TaskSet tasks;    // Last: no task outlives what it uses.
+
+  void setState(EnvironmentState next);
+  CreateRequest place() const;
+  kj::Promise<void> bringUp();
+  // Up and linked, or why not.
+  kj::Promise<Outcome> ready();
+  kj::Promise<void> watchLink(kj::Own<AgentLink> watched);
+  kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
+                                                         kj::String sessionId);
+  kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
+  kj::Promise<void> endProcesses(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
+  kj::Promise<void> discardQuietly(kj::Own<ProcessActor> process);
+  Outcome refuseNew() const;
+  void taskFailed(kj::Exception&& exception) override;
+};
+
+}  // namespace capstan

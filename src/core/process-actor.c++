@@ -1,0 +1,85 @@
+#include "core/process-actor.h"
+
+namespace capstan {
+
+ProcessActor::ProcessActor(Services& services, kj::Own<AgentInstance> instanceParam,
+                           kj::Array<kj::String> command)
+    : services(services),
+      instance(kj::mv(instanceParam)),
+      words(kj::mv(command)),
+      endFork(nullptr) {
+  auto end = kj::newPromiseAndFulfiller<void>();
+  finish = kj::mv(end.fulfiller);
+  endFork = end.promise.fork();
+}
+
+ProcessActor::~ProcessActor() noexcept(false) {}
+
+kj::Promise<Outcome> ProcessActor::start() {
+  auto self = kj::addRef(*this);
+  auto started = co_await instance->start();
+  if (started.is<Problem>()) co_return kj::mv(started.get<Problem>());
+  pid = started.get<int>();
+  startMs = services.now();
+  watching = watch().eagerlyEvaluate(nullptr);
+  co_return nullptr;
+}
+
+kj::Promise<void> ProcessActor::watch() {
+  auto outcome = co_await instance->wait();
+  if (outcome.is<Problem>()) {
+    auto& cause = outcome.get<Problem>();
+    loss = Problem(ErrorCode::INSTANCE_LOST, kj::str("the process's helper is gone"))
+               .because(kj::str(cause))
+               .from("agentctl", kj::String());
+  } else {
+    exitStatus = kj::mv(outcome.get<ExitStatus>());
+  }
+  finish->fulfill();
+}
+
+kj::Promise<void> ProcessActor::onEnd() { return endFork.addBranch(); }
+
+kj::Promise<Result<ExitStatus>> ProcessActor::wait() {
+  auto self = kj::addRef(*this);
+  co_await onEnd();
+  KJ_IF_MAYBE(status, exitStatus) { co_return status->clone(); }
+  co_return KJ_ASSERT_NONNULL(loss).clone();
+}
+
+kj::Promise<Outcome> ProcessActor::signal(kj::String name) {
+  if (signalNumber(name) == nullptr) {
+    return Outcome(Problem(ErrorCode::INVALID_ARGUMENT, kj::str("no signal is named '", name, "'"))
+                       .at(kj::str("name"))
+                       .advise(kj::str("use a name without SIG, such as TERM or INT")));
+  }
+  return instance->signal(kj::mv(name));
+}
+
+kj::Promise<Outcome> ProcessActor::resize(uint16_t columns, uint16_t rows) {
+  return instance->resize(columns, rows);
+}
+
+kj::Promise<Result<kj::Own<OutputReading>>> ProcessActor::output(
+    uint64_t offset, bool follow, kj::Own<OutputReceiver> receiver) {
+  return instance->link().readOutput(kj::str(id()), offset, follow, kj::mv(receiver));
+}
+
+kj::Promise<Result<kj::Own<StdinWriter>>> ProcessActor::openStdin(TakeOver takeOver) {
+  return instance->link().openStdin(kj::str(id()), takeOver);
+}
+
+kj::Promise<Result<uint32_t>> ProcessActor::stop(kj::Duration grace, StopMode mode) {
+  return instance->stop(grace, mode);
+}
+
+kj::Promise<Outcome> ProcessActor::discard() {
+  auto self = kj::addRef(*this);
+  if (pid != 0) {
+    auto stopped = co_await instance->stop(0 * kj::SECONDS, StopMode::FORCED);
+    if (stopped.is<Problem>()) co_return kj::mv(stopped.get<Problem>());
+  }
+  co_return co_await instance->link().remove(kj::str(id()));
+}
+
+}  // namespace capstan

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "backends/backend.h"
+
+#include <kj/list.h>
+
+namespace capstan {
+
+// Keeps the steps of an environment's latest bring-up and shows them to everybody who waits for
+// it, those who come late included.
+class ProgressHub final: public ProgressSink {
+public:
+  ProgressHub() = default;
+  KJ_DISALLOW_COPY_AND_MOVE(ProgressHub);
+
+  // Shows `sink` all steps so far and those to come, while the returned object lives. The sink
+  // must outlive that object, that object must not outlive the hub.
+  class Listener {
+  public:
+    Listener(ProgressHub& hub, ProgressSink& sink);
+    ~Listener() noexcept(false);
+    KJ_DISALLOW_COPY_AND_MOVE(Listener);
+
+  private:
+    friend class ProgressHub;
+    ProgressHub& hub;
+    ProgressSink& sink;
+    kj::ListLink<Listener> link;
+  };
+
+  // Forgets the steps: a new bring-up begins.
+  void begin();
+  void report(const PrepareStep& step, uint16_t index, uint16_t total) override;
+  kj::ArrayPtr<const PrepareStep> steps() const { return known; }
+
+private:
+  kj::Vector<PrepareStep> known;
+  uint16_t expected = 0;
+  kj::List<Listener, &Listener::link> listeners;
+};
+
+}  // namespace capstan
