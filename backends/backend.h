@@ -68,6 +68,12 @@ enum class CleanupScope {
   ALL_KEEP_WORKSPACE,  // Everything but the workspace.
 };
 
+// What a clean-up did not remove.
+struct CleanupReport {
+  kj::Vector<kj::String> leftInPlace;  // On purpose: the user's. One a line.
+  kj::Vector<kj::String> leftovers;    // Ours, not removed: each with its reason. Worth a retry.
+};
+
 // One runtime. Owned by whoever registered it; outlives every promise and attachment it gave.
 class Backend {
 public:
@@ -86,9 +92,9 @@ public:
                                                                   ProgressSink& progress) = 0;
 
   // Removes what createInstance made for the environment, by exact identity, as far as `scope`
-  // goes. Returns what was left, one a line with the reason: never an exception for one of many.
-  // A directory that the user gave is never removed. Absent things count as removed.
-  virtual kj::Promise<kj::Array<kj::String>> cleanUp(CreateRequest made, CleanupScope scope) = 0;
+  // goes: never an exception for one of many. A directory that the user gave is never removed.
+  // Absent things count as removed.
+  virtual kj::Promise<CleanupReport> cleanUp(CreateRequest made, CleanupScope scope) = 0;
 
   // Ends what the backend itself keeps running, at an orderly end of the daemon.
   virtual kj::Promise<void> close() = 0;

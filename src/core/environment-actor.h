@@ -2,6 +2,7 @@
 
 #include "core/helper-links.h"
 #include "core/progress-hub.h"
+#include "base/async.h"
 #include "core/session-actor.h"
 
 #include <kj/map.h>
@@ -52,11 +53,15 @@ public:
   // By id or unambiguous prefix.
   Result<kj::Own<SessionActor>> findSession(kj::StringPtr idOrPrefix);
 
+  // A client's wish for the time from TERM to KILL; 0 = the default, at most 10 minutes.
+  kj::Duration stopGrace(uint64_t askedMs) const;
+
   // Ends all runs and execs; the place stays. Idempotent; concurrent calls take turns.
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
 
   // Ends everything and removes what was made as far as `scope` goes; resolves to what was left.
-  kj::Promise<Result<kj::Array<kj::String>>> cleanUp(CleanupScope scope);
+  // With leftovers the environment stays, failed, for another try.
+  kj::Promise<CleanupReport> cleanUp(CleanupScope scope);
 
   // Whether any process may still run.
   bool isBusy() const;
@@ -100,6 +105,7 @@ private:
                                                          kj::String sessionId);
   kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
   kj::Promise<void> endProcesses(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
+  kj::Promise<void> removeAll(CleanupScope scope, CleanupReport& report);
   kj::Promise<void> discardQuietly(kj::Own<ProcessActor> process);
   Outcome refuseNew() const;
   void taskFailed(kj::Exception&& exception) override;

@@ -3,6 +3,7 @@
 // outlives the daemon's work.
 
 #include "backends/backend.h"
+#include "base/entropy.h"
 #include "base/ids.h"
 #include "domain/limits.h"
 

@@ -1,0 +1,104 @@
+// How environments end: stop and clean-up.
+#include "core/environment-actor.h"
+
+#include <kj/debug.h>
+
+namespace capstan {
+
+namespace {
+
+// Many failures as one Problem: the first one's code, everybody's words.
+Problem merge(kj::Vector<Problem> problems) {
+  auto texts = KJ_MAP(problem, problems) { return kj::str(problem); };
+  auto result = kj::mv(problems[0]);
+  if (texts.size() > 1) {
+    result.message = kj::str(texts.size(), " processes could not be ended");
+    result.cause = kj::strArray(texts, "; ");
+  }
+  return result;
+}
+
+}  // namespace
+
+kj::Duration EnvironmentActor::stopGrace(uint64_t askedMs) const {
+  constexpr uint64_t MOST_MS = 600'000;
+  if (askedMs == 0) return services.limits.deadlines.stopGrace;
+  return kj::min(askedMs, MOST_MS) * kj::MILLISECONDS;
+}
+
+// All sessions and execs at once; problems are collected, never the first only.
+kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mode,
+                                                 kj::Vector<Problem>& problems) {
+  kj::Vector<kj::Promise<Outcome>> endings;
+  for (auto& entry: sessions) endings.add(entry.value->stop(grace, mode));
+  for (auto& entry: execs) endings.add(entry.value->discard());
+  auto outcomes = co_await kj::joinPromises(endings.releaseAsArray());
+  for (auto& outcome: outcomes) {
+    KJ_IF_MAYBE(problem, outcome) {
+      // The helper is gone, and what it ran with it.
+      if (problem->code != ErrorCode::UNREACHABLE) problems.add(kj::mv(*problem));
+    }
+  }
+}
+
+kj::Promise<Outcome> EnvironmentActor::stop(kj::Duration grace, StopMode mode) {
+  auto self = kj::addRef(*this);
+  kj::Vector<Problem> problems;
+  co_await ending.with([&]() -> kj::Promise<void> {
+    if (gone) return kj::READY_NOW;
+    auto before = current;
+    setState(EnvironmentState::STOPPING);
+    return endProcesses(grace, mode, problems).then([this, before]() {
+      if (current == EnvironmentState::STOPPING) {
+        setState(before == EnvironmentState::FAILED ? before : EnvironmentState::STOPPED);
+      }
+    });
+  });
+  if (problems.size() > 0) co_return merge(kj::mv(problems));
+  co_return nullptr;
+}
+
+kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
+  auto self = kj::addRef(*this);
+  CleanupReport report;
+  if (!gone) {
+    co_await ending.with([&]() { return removeAll(scope, report); });
+  }
+  co_return report;
+}
+
+kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport& report) {
+  if (gone) co_return;
+  setState(EnvironmentState::CLEANING);
+  kj::Vector<Problem> problems;
+  co_await endProcesses(services.limits.deadlines.stopGrace, StopMode::GRACEFUL, problems);
+  for (auto& problem: problems) report.leftovers.add(kj::str("processes: ", problem));
+  if (problems.size() == 0) {
+    // Logs of ended runs: the helper deletes them with its entry.
+    for (auto& entry: sessions) {
+      KJ_IF_MAYBE(problem, co_await entry.value->run().discard()) {
+        if (problem->code != ErrorCode::UNREACHABLE && problem->code != ErrorCode::NOT_FOUND) {
+          report.leftovers.add(kj::str("session ", entry.key, ": ", *problem));
+        }
+      }
+    }
+    auto removed = co_await backend.cleanUp(place(), scope);
+    for (auto& line: removed.leftInPlace) report.leftInPlace.add(kj::mv(line));
+    for (auto& line: removed.leftovers) report.leftovers.add(kj::mv(line));
+  }
+  if (report.leftovers.size() > 0) {
+    lastError = Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))
+                    .because(kj::strArray(report.leftovers, "; "))
+                    .advise(kj::str("capstan env destroy ", name, " tries again"));
+    setState(EnvironmentState::FAILED);
+    co_return;
+  }
+  sessions.clear();
+  if (scope == CleanupScope::COMPUTE) {
+    setState(EnvironmentState::STOPPED);
+  } else {
+    gone = true;
+  }
+}
+
+}  // namespace capstan

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "core/environment-actor.h"
+
+namespace capstan {
+
+// All environments of this daemon, by owner and task. Owns them.
+class Supervisor final: private kj::TaskSet::ErrorHandler {
+public:
+  explicit Supervisor(Services& services);
+  ~Supervisor() noexcept(false);
+  KJ_DISALLOW_COPY_AND_MOVE(Supervisor);
+
+  struct Ensured {
+    kj::Own<EnvironmentActor> environment;
+    bool made;
+  };
+  // The environment of (owner, task), made if there is none; its bring-up goes on in the
+  // background. A spec that asks for another executor or directory than it has: executorMismatch
+  // or wrongState, naming both and the cures.
+  Result<Ensured> ensure(kj::StringPtr owner, EnvironmentSpec spec);
+
+  // By id, task id or unambiguous prefix of either, among the owner's own. Another owner's is
+  // notFound.
+  Result<kj::Own<EnvironmentActor>> find(kj::StringPtr owner, kj::StringPtr name);
+  // By exact id, whoever owns it.
+  Result<kj::Own<EnvironmentActor>> findById(kj::StringPtr id);
+
+  // The owner's environments after id `after`, ordered by id, at most `limit`.
+  kj::Vector<kj::Own<EnvironmentActor>> list(kj::StringPtr owner, kj::StringPtr after,
+                                             size_t limit);
+
+  // Cleans up and, when nothing was left, forgets the environment. Runs to its end although the
+  // caller goes away.
+  kj::Promise<CleanupReport> cleanUp(kj::Own<EnvironmentActor> environment, CleanupScope scope);
+
+  // Every runtime of Capstan with its last known health; asks those whose answer is older than
+  // 10 s.
+  kj::Promise<kj::Vector<RuntimeStatus>> runtimes();
+
+  // Whether any environment has a process that may still run.
+  bool isBusy() const;
+  // Ends all processes of all environments and the helpers: without records nobody could take
+  // them back.
+  kj::Promise<void> close();
+
+private:
+  struct HealthEntry {
+    RuntimeStatus status;
+    kj::TimePoint asked = kj::origin<kj::TimePoint>();
+  };
+
+  Services& services;
+  HelperLinks links;
+  kj::TreeMap<kj::String, kj::Own<EnvironmentActor>> byId;
+  kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
+  kj::HashMap<kj::String, kj::Own<HealthEntry>> health;
+  kj::TaskSet tasks;
+
+  static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);
+  Outcome compare(EnvironmentActor& present, const EnvironmentSpec& asked);
+  kj::Promise<void> check(Backend& backend, HealthEntry& entry);
+  kj::Promise<void> removeThen(kj::Own<EnvironmentActor> environment, CleanupScope scope,
+                               kj::Own<kj::PromiseFulfiller<CleanupReport>> done);
+  void taskFailed(kj::Exception&& exception) override;
+};
+
+}  // namespace capstan

@@ -1,0 +1,160 @@
+#include "rpc/session-cap.h"
+
+#include "rpc/convert.h"
+#include "rpc/streams.h"
+
+namespace capstan {
+
+namespace {
+
+// The methods of Instance, for both interfaces that have them.
+template <typename Server>
+class ProcessMethods: public Server {
+public:
+  ProcessMethods(kj::Own<ProcessActor> process, Guard guard)
+      : process(kj::mv(process)), guard(kj::mv(guard)) {}
+
+protected:
+  using Instance = rpc::Instance::Server;
+
+  kj::Promise<void> output(Instance::OutputContext context) override {
+    if (guard.refuses(ruleOf("Instance.output"), context)) co_return;
+    auto params = context.getParams();
+    co_await deliver(context, kj::addRef(*process), guard.clone(), params.getOffset(),
+                     params.getFollow());
+  }
+  kj::Promise<void> stdin(Instance::StdinContext context) override {
+    if (guard.refuses(ruleOf("Instance.stdin"), context)) co_return;
+    auto takeOver = context.getParams().getTakeOver() ? TakeOver::YES : TakeOver::NO;
+    auto self = kj::addRef(*process);
+    auto opened = co_await self->openStdin(takeOver);
+    if (opened.template is<Problem>()) {
+      fail(context.getResults(), opened.template get<Problem>());
+      co_return;
+    }
+    context.getResults().setStdin(
+        newStdin(kj::mv(opened.template get<kj::Own<StdinWriter>>()), kj::mv(self)));
+  }
+  kj::Promise<void> signal(Instance::SignalContext context) override {
+    if (guard.refuses(ruleOf("Instance.signal"), context)) co_return;
+    auto self = kj::addRef(*process);
+    KJ_IF_MAYBE(problem, co_await self->signal(copy(context.getParams().getName()))) {
+      fail(context.getResults(), *problem);
+    }
+  }
+  kj::Promise<void> resize(Instance::ResizeContext context) override {
+    if (guard.refuses(ruleOf("Instance.resize"), context)) co_return;
+    auto params = context.getParams();
+    auto self = kj::addRef(*process);
+    KJ_IF_MAYBE(problem, co_await self->resize(params.getColumns(), params.getRows())) {
+      fail(context.getResults(), *problem);
+    }
+  }
+  kj::Promise<void> wait(Instance::WaitContext context) override {
+    if (guard.refuses(ruleOf("Instance.wait"), context)) co_return;
+    auto ended = co_await kj::addRef(*process)->wait();
+    if (ended.template is<Problem>()) {
+      fail(context.getResults(), ended.template get<Problem>());
+    } else {
+      write(context.getResults().initExit(), ended.template get<ExitStatus>());
+    }
+  }
+
+  kj::Own<ProcessActor> process;
+  Guard guard;
+};
+
+class RunCap final: public ProcessMethods<rpc::Run::Server> {
+public:
+  using ProcessMethods::ProcessMethods;
+
+protected:
+  kj::Promise<void> id(IdContext context) override {
+    if (guard.refuses(ruleOf("Run.id"), context)) co_return;
+    context.getResults().setRunId(process->id());
+  }
+};
+
+class ExecCap final: public ProcessMethods<rpc::Instance::Server> {
+public:
+  ExecCap(kj::Own<ExecProcess> owned, Guard guard)
+      : ProcessMethods(kj::addRef(*owned->process), kj::mv(guard)), owned(kj::mv(owned)) {}
+
+private:
+  kj::Own<ExecProcess> owned;
+};
+
+class SessionCap final: public rpc::Session::Server {
+public:
+  SessionCap(kj::Own<EnvironmentActor> environment, kj::Own<SessionActor> session, Guard guard)
+      : environment(kj::mv(environment)), session(kj::mv(session)), guard(kj::mv(guard)) {}
+
+protected:
+  kj::Promise<void> info(InfoContext context) override {
+    if (guard.refuses(ruleOf("Session.info"), context)) co_return;
+    auto status = co_await kj::addRef(*session)->statusWithReport();
+    write(context.getResults().initInfo(), status);
+  }
+  kj::Promise<void> run(RunContext context) override {
+    if (guard.refuses(ruleOf("Session.run"), context)) co_return;
+    context.getResults().setRun(newRunCap(kj::addRef(session->run()), guard.clone()));
+  }
+  kj::Promise<void> start(StartContext context) override {
+    if (guard.refuses(ruleOf("Session.start"), context)) co_return;
+    auto self = kj::addRef(*session);
+    KJ_IF_MAYBE(problem, co_await self->start()) {
+      fail(context.getResults(), *problem);
+      co_return;
+    }
+    context.getResults().setRun(newRunCap(kj::addRef(self->run()), guard.clone()));
+  }
+  kj::Promise<void> stop(StopContext context) override {
+    if (guard.refuses(ruleOf("Session.stop"), context)) co_return;
+    auto params = context.getParams();
+    auto self = kj::addRef(*session);
+    auto grace = environment->stopGrace(params.getGraceMs());
+    auto mode = params.getForce() ? StopMode::FORCED : StopMode::GRACEFUL;
+    KJ_IF_MAYBE(problem, co_await self->stop(grace, mode)) {
+      fail(context.getResults(), *problem);
+      co_return;
+    }
+    KJ_IF_MAYBE(exit, self->run().exit()) { write(context.getResults().initExit(), *exit); }
+  }
+  kj::Promise<void> output(OutputContext context) override {
+    if (guard.refuses(ruleOf("Session.output"), context)) co_return;
+    auto params = context.getParams();
+    auto position = params.getPosition();
+    auto& run = session->run();
+    if (position.getRunId().size() > 0 && position.getRunId() != run.id()) {
+      fail(context.getResults(),
+           Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '", position.getRunId(),
+                                                 "'"))
+               .at(kj::str("position.runId")));
+      co_return;
+    }
+    co_await deliver(context, kj::addRef(run), guard.clone(), position.getOffset(),
+                     params.getFollow());
+  }
+
+private:
+  kj::Own<EnvironmentActor> environment;
+  kj::Own<SessionActor> session;
+  Guard guard;
+};
+
+}  // namespace
+
+rpc::Run::Client newRunCap(kj::Own<ProcessActor> process, Guard guard) {
+  return kj::heap<RunCap>(kj::mv(process), kj::mv(guard));
+}
+
+rpc::Instance::Client newExecCap(kj::Own<ExecProcess> process, Guard guard) {
+  return kj::heap<ExecCap>(kj::mv(process), kj::mv(guard));
+}
+
+rpc::Session::Client newSessionCap(kj::Own<EnvironmentActor> environment,
+                                   kj::Own<SessionActor> session, Guard guard) {
+  return kj::heap<SessionCap>(kj::mv(environment), kj::mv(session), kj::mv(guard));
+}
+
+}  // namespace capstan
