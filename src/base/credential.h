@@ -1,6 +1,7 @@
 #pragma once
 
 #include <kj/array.h>
+#include <kj/string.h>
 
 #include <cstring>
 

@@ -32,7 +32,9 @@ CreateRequest EnvironmentActor::place() const {
   CreateRequest request;
   request.environmentId = kj::str(name);
   request.taskId = kj::str(spec.taskId);
-  KJ_IF_MAYBE(directory, spec.directory) { request.directory = kj::str(*directory); }
+  KJ_IF_MAYBE (directory, spec.directory) {
+    request.directory = kj::str(*directory);
+  }
   return request;
 }
 
@@ -46,12 +48,18 @@ EnvironmentStatus EnvironmentActor::status() const {
   status.executorId = kj::str(executor);
   status.executorType = kj::str(executorType);
   status.runtime = kj::str(backend.name());
-  KJ_IF_MAYBE(place, attachment) { status.workspace = kj::str((*place)->workspace()); }
+  KJ_IF_MAYBE (place, attachment) {
+    status.workspace = kj::str((*place)->workspace());
+  }
   status.createdAt = createdAt;
   status.changedAt = changedAt;
-  for (auto& entry: sessions) status.sessions.add(entry.value->status());
-  for (auto& step: progress.steps()) status.lastSteps.add(step.clone());
-  KJ_IF_MAYBE(problem, lastError) { status.lastError = problem->clone(); }
+  for (auto& entry: sessions)
+    status.sessions.add(entry.value->status());
+  for (auto& step: progress.steps())
+    status.lastSteps.add(step.clone());
+  KJ_IF_MAYBE (problem, lastError) {
+    status.lastError = problem->clone();
+  }
   for (auto& label: spec.labels) {
     status.labels.add(Label{kj::str(label.key), kj::str(label.value)});
   }
@@ -62,11 +70,13 @@ EnvironmentStatus EnvironmentActor::status() const {
 kj::Promise<EnvironmentStatus> EnvironmentActor::statusWithReports() {
   auto self = kj::addRef(*this);
   kj::Vector<kj::Promise<SessionStatus>> asked;
-  for (auto& entry: sessions) asked.add(entry.value->statusWithReport());
+  for (auto& entry: sessions)
+    asked.add(entry.value->statusWithReport());
   auto reports = co_await kj::joinPromises(asked.releaseAsArray());
   auto result = status();
   result.sessions.clear();
-  for (auto& report: reports) result.sessions.add(kj::mv(report));
+  for (auto& report: reports)
+    result.sessions.add(kj::mv(report));
   co_return result;
 }
 
@@ -80,13 +90,19 @@ kj::Own<void> EnvironmentActor::showProgress(ProgressSink& sink) {
 
 kj::Promise<Outcome> EnvironmentActor::ready() {
   auto self = kj::addRef(*this);
-  KJ_IF_MAYBE(refusal, refuseNew()) { co_return kj::mv(*refusal); }
+  KJ_IF_MAYBE (refusal, refuseNew()) {
+    co_return kj::mv(*refusal);
+  }
   bool linked = false;
-  KJ_IF_MAYBE(present, link) { linked = !(*present)->isLost(); }
+  KJ_IF_MAYBE (present, link) {
+    linked = !(*present)->isLost();
+  }
   if (current == EnvironmentState::READY && linked) co_return nullptr;
   co_await bringingUp.run([this]() { return bringUp(); });
   if (current == EnvironmentState::READY) co_return nullptr;
-  KJ_IF_MAYBE(problem, lastError) { co_return problem->clone(); }
+  KJ_IF_MAYBE (problem, lastError) {
+    co_return problem->clone();
+  }
   co_return Problem(ErrorCode::WRONG_STATE, kj::str("the environment was stopped meanwhile"));
 }
 
@@ -160,12 +176,13 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   } else if (launch.workingDirectory.size() > 0) {
     config.workingDirectory = kj::str(place.workspace(), '/', launch.workingDirectory);
   }
-  KJ_IF_MAYBE(terminal, launch.terminal) { config.terminal = terminal->clone(); }
+  KJ_IF_MAYBE (terminal, launch.terminal) {
+    config.terminal = terminal->clone();
+  }
 
   InstanceSpec instance;
   instance.ephemeral = sessionId.size() == 0;
-  instance.directory =
-      instance.ephemeral ? kj::String() : place.runDirectory(processId);
+  instance.directory = instance.ephemeral ? kj::String() : place.runDirectory(processId);
   instance.id = kj::mv(processId);
   instance.sessionId = kj::mv(sessionId);
   instance.environmentId = kj::str(name);
@@ -176,9 +193,9 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
 
   auto created = co_await helper.create(kj::mv(instance));
   if (created.is<Problem>()) co_return kj::mv(created.get<Problem>());
-  auto process = kj::refcounted<ProcessActor>(
-      services, kj::mv(created.get<kj::Own<AgentInstance>>()), kj::mv(launch.command));
-  KJ_IF_MAYBE(problem, co_await process->configure(kj::mv(config))) {
+  auto made = kj::mv(created.get<kj::Own<AgentInstance>>());
+  auto process = kj::refcounted<ProcessActor>(services, kj::addRef(*made), kj::mv(launch.command));
+  KJ_IF_MAYBE (problem, co_await made->configure(kj::mv(config))) {
     tasks.add(discardQuietly(kj::mv(process)));
     co_return kj::mv(*problem);
   }
@@ -193,11 +210,16 @@ struct EnvironmentActor::Launching final: public kj::Refcounted {
 
 kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec launch) {
   auto self = kj::addRef(*this);
-  KJ_IF_MAYBE(problem, checkLaunch(launch, services.limits)) { co_return kj::mv(*problem); }
-  KJ_IF_MAYBE(refusal, refuseNew()) { co_return kj::mv(*refusal); }
+  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (refusal, refuseNew()) {
+    co_return kj::mv(*refusal);
+  }
   if (!launch.wait && current != EnvironmentState::READY) {
     begin();
-    co_return Problem(ErrorCode::ENVIRONMENT_PREPARING, kj::str("the environment is being prepared"))
+    co_return Problem(ErrorCode::ENVIRONMENT_PREPARING,
+                      kj::str("the environment is being prepared"))
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
   if (sessions.size() + launching >= services.limits.sessionsPerEnvironment) {
@@ -208,7 +230,9 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec l
         .retryable(RetryHint::AFTER_USER_ACTION);
   }
   auto limit = services.limits.deadlines.launch;
-  KJ_IF_MAYBE(asked, launch.deadline) { limit = *asked; }
+  KJ_IF_MAYBE (asked, launch.deadline) {
+    limit = *asked;
+  }
 
   auto pair = kj::newPromiseAndFulfiller<Result<kj::Own<SessionActor>>>();
   auto work = kj::refcounted<Launching>();
@@ -232,7 +256,7 @@ kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpe
   };
   bool startNow = launch.start;
 
-  KJ_IF_MAYBE(problem, co_await ready()) {
+  KJ_IF_MAYBE (problem, co_await ready()) {
     work->answer->fulfill(kj::mv(*problem));
     co_return;
   }
@@ -248,24 +272,26 @@ kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpe
     co_return;
   }
   auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
-  auto session = kj::refcounted<SessionActor>(services, kj::str(sessionId), kj::addRef(*process));
+  auto session = kj::refcounted<SessionActor>(kj::str(sessionId), kj::addRef(*process));
   kj::Maybe<Problem> failure;
   if (work->cancelled) {
     failure = cancelled();
   } else {
-    KJ_IF_MAYBE(refusal, refuseNew()) { failure = kj::mv(*refusal); }
+    KJ_IF_MAYBE (refusal, refuseNew()) {
+      failure = kj::mv(*refusal);
+    }
   }
   if (failure == nullptr) {
     // In the map before the start, so that a stop meanwhile finds it.
     sessions.insert(kj::str(sessionId), kj::addRef(*session));
     if (startNow) {
-      KJ_IF_MAYBE(problem, co_await session->start()) {
+      KJ_IF_MAYBE (problem, co_await session->start()) {
         failure = kj::mv(*problem);
         sessions.erase(sessionId);
       }
     }
   }
-  KJ_IF_MAYBE(problem, failure) {
+  KJ_IF_MAYBE (problem, failure) {
     co_await discardQuietly(kj::mv(process));
     work->answer->fulfill(kj::mv(*problem));
     co_return;
@@ -276,10 +302,14 @@ kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpe
 
 kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::exec(LaunchSpec launch) {
   auto self = kj::addRef(*this);
-  KJ_IF_MAYBE(problem, checkLaunch(launch, services.limits)) { co_return kj::mv(*problem); }
-  KJ_IF_MAYBE(problem, co_await ready()) { co_return kj::mv(*problem); }
-  auto made = co_await makeProcess(kj::mv(launch), newId(IdKind::EXEC, services.entropy),
-                                   kj::String());
+  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (problem, co_await ready()) {
+    co_return kj::mv(*problem);
+  }
+  auto made =
+      co_await makeProcess(kj::mv(launch), newId(IdKind::EXEC, services.entropy), kj::String());
   if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
   auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
   execs.insert(kj::str(process->id()), kj::addRef(*process));
@@ -292,7 +322,7 @@ void EnvironmentActor::reap(kj::Own<ProcessActor> process) {
 }
 
 kj::Promise<void> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process) {
-  KJ_IF_MAYBE(problem, co_await process->discard()) {
+  KJ_IF_MAYBE (problem, co_await process->discard()) {
     // A lost helper took the process with it; anything else is worth a line.
     if (problem->code != ErrorCode::UNREACHABLE) {
       KJ_LOG(WARNING, "could not discard a process, ignoring", name, process->id(), *problem);
@@ -301,9 +331,11 @@ kj::Promise<void> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process
 }
 
 Result<kj::Own<SessionActor>> EnvironmentActor::findSession(kj::StringPtr idOrPrefix) {
-  KJ_IF_MAYBE(exact, sessions.find(idOrPrefix)) { return kj::addRef(**exact); }
+  KJ_IF_MAYBE (exact, sessions.find(idOrPrefix)) {
+    return kj::addRef(**exact);
+  }
   SessionActor* found = nullptr;
-  uint count = 0;
+  uint32_t count = 0;
   if (idOrPrefix.size() > 0) {
     for (auto& entry: sessions) {
       if (entry.key.startsWith(idOrPrefix)) {

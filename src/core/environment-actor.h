@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/async.h"
 #include "core/helper-links.h"
 #include "core/progress-hub.h"
-#include "base/async.h"
 #include "core/session-actor.h"
 
 #include <kj/map.h>
@@ -89,11 +89,11 @@ private:
   kj::Maybe<kj::Own<AgentLink>> link;
   kj::TreeMap<kj::String, kj::Own<SessionActor>> sessions;
   kj::HashMap<kj::String, kj::Own<ProcessActor>> execs;
-  uint launching = 0;
+  uint32_t launching = 0;
 
   SingleFlight bringingUp;
-  AsyncLock ending;     // stop and cleanUp take turns.
-  kj::TaskSet tasks;    // Last: no task outlives what it uses.
+  AsyncLock ending;   // stop and cleanUp take turns.
+  kj::TaskSet tasks;  // Last: no task outlives what it uses.
 
   void setState(EnvironmentState next);
   CreateRequest place() const;

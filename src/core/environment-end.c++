@@ -30,11 +30,13 @@ kj::Duration EnvironmentActor::stopGrace(uint64_t askedMs) const {
 kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mode,
                                                  kj::Vector<Problem>& problems) {
   kj::Vector<kj::Promise<Outcome>> endings;
-  for (auto& entry: sessions) endings.add(entry.value->stop(grace, mode));
-  for (auto& entry: execs) endings.add(entry.value->discard());
+  for (auto& entry: sessions)
+    endings.add(entry.value->stop(grace, mode));
+  for (auto& entry: execs)
+    endings.add(entry.value->discard());
   auto outcomes = co_await kj::joinPromises(endings.releaseAsArray());
   for (auto& outcome: outcomes) {
-    KJ_IF_MAYBE(problem, outcome) {
+    KJ_IF_MAYBE (problem, outcome) {
       // The helper is gone, and what it ran with it.
       if (problem->code != ErrorCode::UNREACHABLE) problems.add(kj::mv(*problem));
     }
@@ -72,19 +74,22 @@ kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport&
   setState(EnvironmentState::CLEANING);
   kj::Vector<Problem> problems;
   co_await endProcesses(services.limits.deadlines.stopGrace, StopMode::GRACEFUL, problems);
-  for (auto& problem: problems) report.leftovers.add(kj::str("processes: ", problem));
+  for (auto& problem: problems)
+    report.leftovers.add(kj::str("processes: ", problem));
   if (problems.size() == 0) {
     // Logs of ended runs: the helper deletes them with its entry.
     for (auto& entry: sessions) {
-      KJ_IF_MAYBE(problem, co_await entry.value->run().discard()) {
+      KJ_IF_MAYBE (problem, co_await entry.value->run().discard()) {
         if (problem->code != ErrorCode::UNREACHABLE && problem->code != ErrorCode::NOT_FOUND) {
           report.leftovers.add(kj::str("session ", entry.key, ": ", *problem));
         }
       }
     }
     auto removed = co_await backend.cleanUp(place(), scope);
-    for (auto& line: removed.leftInPlace) report.leftInPlace.add(kj::mv(line));
-    for (auto& line: removed.leftovers) report.leftovers.add(kj::mv(line));
+    for (auto& line: removed.leftInPlace)
+      report.leftInPlace.add(kj::mv(line));
+    for (auto& line: removed.leftovers)
+      report.leftovers.add(kj::mv(line));
   }
   if (report.leftovers.size() > 0) {
     lastError = Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))

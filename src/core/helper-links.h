@@ -25,9 +25,9 @@ public:
 private:
   struct Entry {
     kj::Maybe<kj::Own<AgentLink>> link;
-    kj::Maybe<Credential> token;  // Once taken over, the nonce is spent.
-    kj::Maybe<Problem> failure;   // Of the last opening.
-    bool busy = false;            // An opening is in progress.
+    kj::Maybe<Credential> token;                 // Once taken over, the nonce is spent.
+    kj::Maybe<Problem> failure;                  // Of the last opening.
+    bool busy = false;                           // An opening is in progress.
     kj::Maybe<kj::ForkedPromise<void>> opening;  // Replaced only while none is in progress.
   };
 

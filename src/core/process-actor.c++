@@ -43,7 +43,9 @@ kj::Promise<void> ProcessActor::onEnd() { return endFork.addBranch(); }
 kj::Promise<Result<ExitStatus>> ProcessActor::wait() {
   auto self = kj::addRef(*this);
   co_await onEnd();
-  KJ_IF_MAYBE(status, exitStatus) { co_return status->clone(); }
+  KJ_IF_MAYBE (status, exitStatus) {
+    co_return status->clone();
+  }
   co_return KJ_ASSERT_NONNULL(loss).clone();
 }
 
@@ -60,8 +62,8 @@ kj::Promise<Outcome> ProcessActor::resize(uint16_t columns, uint16_t rows) {
   return instance->resize(columns, rows);
 }
 
-kj::Promise<Result<kj::Own<OutputReading>>> ProcessActor::output(
-    uint64_t offset, bool follow, kj::Own<OutputReceiver> receiver) {
+kj::Promise<Result<kj::Own<OutputReading>>> ProcessActor::output(uint64_t offset, bool follow,
+                                                                 kj::Own<OutputReceiver> receiver) {
   return instance->link().readOutput(kj::str(id()), offset, follow, kj::mv(receiver));
 }
 

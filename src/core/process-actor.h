@@ -13,8 +13,7 @@ namespace capstan {
 class ProcessActor final: public kj::Refcounted {
 public:
   // Services outlive it.
-  ProcessActor(Services& services, kj::Own<AgentInstance> instance,
-               kj::Array<kj::String> command);
+  ProcessActor(Services& services, kj::Own<AgentInstance> instance, kj::Array<kj::String> command);
   ~ProcessActor() noexcept(false);
 
   kj::StringPtr id() const { return instance->id(); }

@@ -5,7 +5,8 @@
 namespace capstan {
 
 ProgressHub::Listener::Listener(ProgressHub& hub, ProgressSink& sink): hub(hub), sink(sink) {
-  for (size_t i = 0; i < hub.known.size(); ++i) sink.report(hub.known[i], i, hub.expected);
+  for (size_t i = 0; i < hub.known.size(); ++i)
+    sink.report(hub.known[i], i, hub.expected);
   hub.listeners.add(*this);
 }
 
@@ -19,10 +20,12 @@ void ProgressHub::begin() {
 void ProgressHub::report(const PrepareStep& step, uint16_t index, uint16_t total) {
   constexpr uint16_t MOST_STEPS = 256;  // Far above any bring-up; bounds what a backend can grow.
   KJ_REQUIRE(index < MOST_STEPS, "a backend reports too many steps", index);
-  while (known.size() <= index) known.add();
+  while (known.size() <= index)
+    known.add();
   known[index] = step.clone();
   expected = total;
-  for (auto& listener: listeners) listener.sink.report(step, index, total);
+  for (auto& listener: listeners)
+    listener.sink.report(step, index, total);
 }
 
 }  // namespace capstan

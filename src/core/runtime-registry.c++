@@ -8,7 +8,9 @@ void RuntimeRegistry::add(Backend& backend) {
 }
 
 Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime, kj::StringPtr executorType) const {
-  KJ_IF_MAYBE(backend, byName.find(runtime)) { return *backend; }
+  KJ_IF_MAYBE (backend, byName.find(runtime)) {
+    return *backend;
+  }
   return Problem(ErrorCode::RUNTIME_UNAVAILABLE,
                  kj::str("runtime \"", runtime, "\" not available for executor type \"",
                          executorType, "\""))
@@ -21,7 +23,8 @@ Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime, kj::StringPtr exec
 
 kj::Vector<Backend*> RuntimeRegistry::list() const {
   kj::Vector<Backend*> result(byName.size());
-  for (auto& entry: byName) result.add(entry.value);
+  for (auto& entry: byName)
+    result.add(entry.value);
   return result;
 }
 

@@ -2,8 +2,8 @@
 
 namespace capstan {
 
-SessionActor::SessionActor(Services& services, kj::String id, kj::Own<ProcessActor> run)
-    : services(services), name(kj::mv(id)), process(kj::mv(run)) {}
+SessionActor::SessionActor(kj::String id, kj::Own<ProcessActor> run)
+    : name(kj::mv(id)), process(kj::mv(run)) {}
 
 SessionState SessionActor::state() const {
   if (process->lost() != nullptr) return SessionState::LOST;
@@ -27,13 +27,17 @@ SessionStatus SessionActor::status() const {
   status.runId = kj::str(process->id());
   status.command = KJ_MAP(word, process->command()) { return kj::str(word); };
   status.startedAt = process->startedAt();
-  KJ_IF_MAYBE(exit, process->exit()) {
+  KJ_IF_MAYBE (exit, process->exit()) {
     status.exit = exit->clone();
   } else {
     status.pid = process->processId();
   }
-  KJ_IF_MAYBE(problem, process->lost()) { status.lastError = problem->clone(); }
-  KJ_IF_MAYBE(problem, startFailure) { status.lastError = problem->clone(); }
+  KJ_IF_MAYBE (problem, process->lost()) {
+    status.lastError = problem->clone();
+  }
+  KJ_IF_MAYBE (problem, startFailure) {
+    status.lastError = problem->clone();
+  }
   return status;
 }
 
@@ -48,7 +52,9 @@ kj::Promise<SessionStatus> SessionActor::statusWithReport() {
     status.outputBegin = seen.outputBegin;
     status.outputEnd = seen.outputEnd;
     if (status.lastError == nullptr) {
-      KJ_IF_MAYBE(problem, seen.error) { status.lastError = problem->clone(); }
+      KJ_IF_MAYBE (problem, seen.error) {
+        status.lastError = problem->clone();
+      }
     }
   }
   co_return status;
@@ -60,7 +66,9 @@ kj::Promise<Outcome> SessionActor::start() {
     co_return Problem(ErrorCode::WRONG_STATE, kj::str("the session was started already"));
   }
   auto outcome = co_await process->start();
-  KJ_IF_MAYBE(problem, outcome) { startFailure = problem->clone(); }
+  KJ_IF_MAYBE (problem, outcome) {
+    startFailure = problem->clone();
+  }
   co_return kj::mv(outcome);
 }
 

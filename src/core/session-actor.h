@@ -8,7 +8,7 @@ namespace capstan {
 class SessionActor final: public kj::Refcounted {
 public:
   // `run` is created and configured, not started.
-  SessionActor(Services& services, kj::String id, kj::Own<ProcessActor> run);
+  SessionActor(kj::String id, kj::Own<ProcessActor> run);
 
   kj::StringPtr id() const { return name; }
   ProcessActor& run() { return *process; }
@@ -27,7 +27,6 @@ public:
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
 
 private:
-  Services& services;
   kj::String name;
   kj::Own<ProcessActor> process;
   bool stopRequested = false;

@@ -23,9 +23,10 @@ kj::String Supervisor::taskKey(kj::StringPtr owner, kj::StringPtr taskId) {
 
 Outcome Supervisor::compare(EnvironmentActor& present, const EnvironmentSpec& asked) {
   auto cures = [&]() {
-    return kj::str("leave it out, use another --task, or remove the environment first: "
-                   "capstan env destroy ",
-                   present.id());
+    return kj::str(
+        "leave it out, use another --task, or remove the environment first: "
+        "capstan env destroy ",
+        present.id());
   };
   if (asked.executor.size() > 0) {
     auto chosen = chooseExecutor(asked.executor);
@@ -39,13 +40,14 @@ Outcome Supervisor::compare(EnvironmentActor& present, const EnvironmentSpec& as
           .advise(cures());
     }
   }
-  KJ_IF_MAYBE(directory, asked.directory) {
+  KJ_IF_MAYBE (directory, asked.directory) {
     kj::StringPtr has = "a directory of Capstan's";
-    KJ_IF_MAYBE(own, present.asked().directory) { has = *own; }
+    KJ_IF_MAYBE (own, present.asked().directory) {
+      has = *own;
+    }
     if (has != *directory) {
-      return Problem(ErrorCode::WRONG_STATE,
-                     kj::str("the task's environment has the workspace ", has, ", not ",
-                             *directory))
+      return Problem(ErrorCode::WRONG_STATE, kj::str("the task's environment has the workspace ",
+                                                     has, ", not ", *directory))
           .at(kj::str("spec.workspace"))
           .advise(cures());
     }
@@ -59,17 +61,21 @@ Result<Supervisor::Ensured> Supervisor::ensure(kj::StringPtr owner, EnvironmentS
         .at(kj::str("spec.taskId"))
         .advise(kj::str("1 to 63 of A-Z a-z 0-9 . _ -, the first and last a letter or digit"));
   }
-  KJ_IF_MAYBE(problem, checkEnvironment(spec, services.limits)) { return kj::mv(*problem); }
+  KJ_IF_MAYBE (problem, checkEnvironment(spec, services.limits)) {
+    return kj::mv(*problem);
+  }
   auto key = taskKey(owner, spec.taskId);
-  KJ_IF_MAYBE(present, byTask.find(key)) {
-    KJ_IF_MAYBE(problem, compare(**present, spec)) { return kj::mv(*problem); }
+  KJ_IF_MAYBE (present, byTask.find(key)) {
+    KJ_IF_MAYBE (problem, compare(**present, spec)) {
+      return kj::mv(*problem);
+    }
     (*present)->begin();
     return Ensured{kj::addRef(**present), false};
   }
   if (byId.size() >= services.limits.environments) {
-    return Problem(ErrorCode::RESOURCE_EXHAUSTED,
-                   kj::str("this daemon keeps at most ", services.limits.environments,
-                           " environments"))
+    return Problem(
+               ErrorCode::RESOURCE_EXHAUSTED,
+               kj::str("this daemon keeps at most ", services.limits.environments, " environments"))
         .advise(kj::str("remove some: capstan env list, capstan env destroy"))
         .retryable(RetryHint::AFTER_USER_ACTION);
   }
@@ -99,8 +105,10 @@ Result<Supervisor::Ensured> Supervisor::ensure(kj::StringPtr owner, EnvironmentS
 }
 
 Result<kj::Own<EnvironmentActor>> Supervisor::find(kj::StringPtr owner, kj::StringPtr name) {
-  KJ_IF_MAYBE(exact, byTask.find(taskKey(owner, name))) { return kj::addRef(**exact); }
-  KJ_IF_MAYBE(exact, byId.find(name)) {
+  KJ_IF_MAYBE (exact, byTask.find(taskKey(owner, name))) {
+    return kj::addRef(**exact);
+  }
+  KJ_IF_MAYBE (exact, byId.find(name)) {
     if ((*exact)->owner() == owner) return kj::addRef(**exact);
   }
   kj::Vector<EnvironmentActor*> matching;
@@ -123,7 +131,9 @@ Result<kj::Own<EnvironmentActor>> Supervisor::find(kj::StringPtr owner, kj::Stri
 }
 
 Result<kj::Own<EnvironmentActor>> Supervisor::findById(kj::StringPtr id) {
-  KJ_IF_MAYBE(exact, byId.find(id)) { return kj::addRef(**exact); }
+  KJ_IF_MAYBE (exact, byId.find(id)) {
+    return kj::addRef(**exact);
+  }
   return Problem(ErrorCode::NOT_FOUND, kj::str("no environment '", id, "'"));
 }
 
@@ -151,7 +161,7 @@ kj::Promise<void> Supervisor::removeThen(kj::Own<EnvironmentActor> environment, 
   auto report = co_await environment->cleanUp(scope);
   if (environment->isGone()) {
     // Two clean-ups at once both come here; the second finds nothing of this environment.
-    KJ_IF_MAYBE(present, byId.find(environment->id())) {
+    KJ_IF_MAYBE (present, byId.find(environment->id())) {
       if (present->get() == environment.get()) {
         byTask.erase(taskKey(environment->owner(), environment->taskId()));
         byId.erase(environment->id());
@@ -180,14 +190,16 @@ kj::Promise<kj::Vector<RuntimeStatus>> Supervisor::runtimes() {
   for (auto& runtime: RUNTIMES) {
     RuntimeStatus status;
     status.runtime = kj::str(runtime);
-    KJ_IF_MAYBE(entry, health.find(runtime)) {
+    KJ_IF_MAYBE (entry, health.find(runtime)) {
       auto& known = (*entry)->status;
       status.builtIn = true;
       status.configured = true;
       status.healthy = known.healthy;
       status.version = kj::str(known.version);
       status.checkedAt = known.checkedAt;
-      KJ_IF_MAYBE(reason, known.reason) { status.reason = reason->clone(); }
+      KJ_IF_MAYBE (reason, known.reason) {
+        status.reason = reason->clone();
+      }
     } else {
       status.reason = Problem(ErrorCode::RUNTIME_UNAVAILABLE,
                               kj::str("this build of Capstan does not contain the runtime"))
@@ -218,14 +230,14 @@ kj::Promise<void> Supervisor::close() {
   kj::Vector<kj::Promise<void>> stops;
   for (auto& entry: byId) {
     stops.add(entry.value->stop(grace, StopMode::GRACEFUL).then([](Outcome&& outcome) {
-      KJ_IF_MAYBE(problem, outcome) {
+      KJ_IF_MAYBE (problem, outcome) {
         KJ_LOG(WARNING, "an environment did not stop cleanly, ignoring", *problem);
       }
     }));
   }
   co_await kj::joinPromises(stops.releaseAsArray());
   for (auto& link: links.live()) {
-    KJ_IF_MAYBE(problem, co_await link->shutdown(grace)) {
+    KJ_IF_MAYBE (problem, co_await link->shutdown(grace)) {
       KJ_LOG(WARNING, "a helper did not end cleanly, ignoring", *problem);
     }
   }

@@ -12,9 +12,9 @@ struct TypeRow {
 };
 
 const TypeRow TYPES[] = {
-    {"local_pc"_kj, "standalone"_kj}, {"local_docker"_kj, "docker"_kj},
+    {"local_pc"_kj, "standalone"_kj},  {"local_docker"_kj, "docker"_kj},
     {"remote_docker"_kj, "docker"_kj}, {"ssh"_kj, "ssh"_kj},
-    {"k8s"_kj, "kubernetes"_kj},      {"sprites"_kj, "sprites"_kj},
+    {"k8s"_kj, "kubernetes"_kj},       {"sprites"_kj, "sprites"_kj},
 };
 
 Executor systemRow(kj::StringPtr id, kj::StringPtr name, kj::StringPtr type) {
@@ -29,8 +29,7 @@ Result<kj::StringPtr> runtimeOf(kj::StringPtr executorType) {
     if (row.type == type) return row.runtime;
   }
   auto known = KJ_MAP(row, TYPES) { return kj::str(row.type); };
-  return Problem(ErrorCode::INVALID_ARGUMENT,
-                 kj::str("unknown executor type '", executorType, "'"))
+  return Problem(ErrorCode::INVALID_ARGUMENT, kj::str("unknown executor type '", executorType, "'"))
       .at(kj::str("type"))
       .advise(kj::str("known types: ", kj::strArray(known, ", ")));
 }

@@ -33,8 +33,7 @@ protected:
     auto results = context.getResults();
     results.setId(entry.environment->id());
     results.setMade(entry.made);
-    results.setEnvironment(
-        newEnvironmentCap(supervisor, kj::mv(entry.environment), guard.clone()));
+    results.setEnvironment(newEnvironmentCap(supervisor, kj::mv(entry.environment), guard.clone()));
   }
 
   kj::Promise<void> open(OpenContext context) override {
@@ -55,7 +54,8 @@ protected:
     size_t limit = params.getLimit() == 0 ? MOST_ROWS : kj::min(MOST_ROWS, params.getLimit());
     auto rows = supervisor.list(principal, params.getAfter(), limit);
     auto page = context.getResults().initPage(rows.size());
-    for (auto i: kj::indices(rows)) write(page[i], rows[i]->status());
+    for (auto i: kj::indices(rows))
+      write(page[i], rows[i]->status());
     if (rows.size() == limit) context.getResults().setNext(rows.back()->id());
   }
 
@@ -63,7 +63,8 @@ protected:
     if (guard.refuses(ruleOf("Supervisor.runtimes"), context)) co_return;
     auto rows = co_await supervisor.runtimes();
     auto out = context.getResults().initRuntimes(rows.size());
-    for (auto i: kj::indices(rows)) write(out[i], rows[i]);
+    for (auto i: kj::indices(rows))
+      write(out[i], rows[i]);
   }
 
   kj::Promise<void> executors(ExecutorsContext context) override {
@@ -98,9 +99,8 @@ protected:
       fail(context.getResults(), found.get<Problem>());
       co_return;
     }
-    context.getResults().setEnvironment(
-        newEnvironmentCap(frontend.supervisor, kj::mv(found.get<kj::Own<EnvironmentActor>>()),
-                          guard.clone()));
+    context.getResults().setEnvironment(newEnvironmentCap(
+        frontend.supervisor, kj::mv(found.get<kj::Own<EnvironmentActor>>()), guard.clone()));
   }
 
   kj::Promise<void> shutdown(ShutdownContext context) override {
@@ -129,7 +129,7 @@ protected:
   kj::Promise<void> peer(PeerContext context) override {
     if (guard.refuses(ruleOf("Bootstrap.peer"), context)) co_return;
     auto out = context.getResults().initPeer();
-    KJ_IF_MAYBE(uid, who.uid) {
+    KJ_IF_MAYBE (uid, who.uid) {
       auto socket = out.initUnixSocket();
       socket.setUid(*uid);
       socket.setPid(who.pid);
@@ -144,11 +144,11 @@ protected:
       refuse(context, "this daemon knows no such token");
       co_return;
     }
-    KJ_IF_MAYBE(uid, who.uid) {
+    KJ_IF_MAYBE (uid, who.uid) {
       if (frontend.localAdmin && (*uid == frontend.ownUid || *uid == 0)) {
         auto results = context.getResults();
-        results.setSupervisor(kj::heap<SupervisorCap>(
-            frontend.supervisor, kj::str("uid:", *uid), guard.clone()));
+        results.setSupervisor(
+            kj::heap<SupervisorCap>(frontend.supervisor, kj::str("uid:", *uid), guard.clone()));
         results.setAdmin(kj::heap<AdminCap>(frontend, guard.clone()));
         co_return;
       }

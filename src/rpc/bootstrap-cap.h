@@ -16,9 +16,9 @@ struct Peer {
 struct Frontend {
   Supervisor& supervisor;
   kj::StringPtr build;
-  uint32_t ownUid;                 // The daemon's user: with root, its administrator.
-  bool localAdmin = true;          // Peer credentials may make an administrator.
-  kj::Function<void()> shutdown;   // Asks the daemon to end, returns at once.
+  uint32_t ownUid;                // The daemon's user: with root, its administrator.
+  bool localAdmin = true;         // Peer credentials may make an administrator.
+  kj::Function<void()> shutdown;  // Asks the daemon to end, returns at once.
 };
 
 // The bootstrap object of one connection.

@@ -83,8 +83,8 @@ Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
   }
   // An origin that this version does not know counts as `other`: the strongest tier.
   auto origin = static_cast<uint16_t>(in.getOrigin());
-  variable.origin = origin <= static_cast<uint16_t>(Origin::OTHER) ? static_cast<Origin>(origin)
-                                                                  : Origin::OTHER;
+  variable.origin =
+      origin <= static_cast<uint16_t>(Origin::OTHER) ? static_cast<Origin>(origin) : Origin::OTHER;
   variable.otherOrigin = copy(in.getOtherOrigin());
   variable.repository = copy(in.getRepository());
   variable.tenantId = copy(in.getTenantId());
@@ -109,14 +109,19 @@ void write(rpc::SessionInfo::Builder out, const SessionStatus& status) {
   out.setRunId(status.runId);
   if (status.command.size() > 0) out.setAgent(status.command[0]);
   auto command = out.initCommand(status.command.size());
-  for (auto i: kj::indices(status.command)) command.set(i, status.command[i]);
+  for (auto i: kj::indices(status.command))
+    command.set(i, status.command[i]);
   out.setStartedAt(status.startedAt);
-  KJ_IF_MAYBE(exit, status.exit) { write(out.initExit(), *exit); }
+  KJ_IF_MAYBE (exit, status.exit) {
+    write(out.initExit(), *exit);
+  }
   out.setDescendants(status.descendants);
   out.setPid(status.pid);
   out.setOutputBegin(status.outputBegin);
   out.setOutputEnd(status.outputEnd);
-  KJ_IF_MAYBE(problem, status.lastError) { write(out.initLastError(), *problem); }
+  KJ_IF_MAYBE (problem, status.lastError) {
+    write(out.initLastError(), *problem);
+  }
 }
 
 void write(rpc::EnvironmentStatus::Builder out, const EnvironmentStatus& status) {
@@ -133,10 +138,14 @@ void write(rpc::EnvironmentStatus::Builder out, const EnvironmentStatus& status)
   out.setCreatedAt(status.createdAt);
   out.setChangedAt(status.changedAt);
   auto sessions = out.initSessions(status.sessions.size());
-  for (auto i: kj::indices(status.sessions)) write(sessions[i], status.sessions[i]);
+  for (auto i: kj::indices(status.sessions))
+    write(sessions[i], status.sessions[i]);
   auto steps = out.initLastSteps(status.lastSteps.size());
-  for (auto i: kj::indices(status.lastSteps)) write(steps[i], status.lastSteps[i]);
-  KJ_IF_MAYBE(problem, status.lastError) { write(out.initLastError(), *problem); }
+  for (auto i: kj::indices(status.lastSteps))
+    write(steps[i], status.lastSteps[i]);
+  KJ_IF_MAYBE (problem, status.lastError) {
+    write(out.initLastError(), *problem);
+  }
   auto labels = out.initLabels(status.labels.size());
   for (auto i: kj::indices(status.labels)) {
     labels[i].setKey(status.labels[i].key);
@@ -151,7 +160,9 @@ void write(rpc::RuntimeStatus::Builder out, const RuntimeStatus& status) {
   out.setConfigured(status.configured);
   out.setAvailable(status.builtIn && status.configured);
   out.setHealthy(status.healthy);
-  KJ_IF_MAYBE(reason, status.reason) { write(out.initReason(), *reason); }
+  KJ_IF_MAYBE (reason, status.reason) {
+    write(out.initReason(), *reason);
+  }
   out.setVersion(status.version);
   out.setCheckedAt(status.checkedAt);
 }

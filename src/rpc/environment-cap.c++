@@ -66,9 +66,8 @@ protected:
       fail(context.getResults(), found.get<Problem>());
       co_return;
     }
-    context.getResults().setSession(
-        newSessionCap(kj::addRef(*environment), kj::mv(found.get<kj::Own<SessionActor>>()),
-                      guard.clone()));
+    context.getResults().setSession(newSessionCap(
+        kj::addRef(*environment), kj::mv(found.get<kj::Own<SessionActor>>()), guard.clone()));
   }
 
   kj::Promise<void> exec(ExecContext context) override {
@@ -91,8 +90,8 @@ protected:
 
     // The streams stand before the start, so that nothing of a short process is missed.
     auto count = kj::refcounted<DeliveryCount>();
-    auto reading = co_await process->output(
-        0, true, newClientReceiver(sinkOf(params), kj::addRef(*count)));
+    auto reading =
+        co_await process->output(0, true, newClientReceiver(sinkOf(params), kj::addRef(*count)));
     if (reading.is<Problem>()) {
       fail(context.getResults(), reading.get<Problem>());
       co_return;
@@ -103,7 +102,7 @@ protected:
       fail(context.getResults(), writer.get<Problem>());
       co_return;
     }
-    KJ_IF_MAYBE(problem, co_await process->start()) {
+    KJ_IF_MAYBE (problem, co_await process->start()) {
       fail(context.getResults(), *problem);
       co_return;
     }
@@ -118,18 +117,22 @@ protected:
     auto self = kj::addRef(*environment);
     auto mode = params.getForce() ? StopMode::FORCED : StopMode::GRACEFUL;
     auto outcome = co_await self->stop(self->stopGrace(params.getGraceMs()), mode);
-    KJ_IF_MAYBE(problem, outcome) { fail(context.getResults(), *problem); }
+    KJ_IF_MAYBE (problem, outcome) {
+      fail(context.getResults(), *problem);
+    }
   }
 
   kj::Promise<void> cleanup(CleanupContext context) override {
     if (guard.refuses(ruleOf("TaskEnvironment.cleanup"), context)) co_return;
     auto scope = readScope(context.getParams().getScope());
     auto report = co_await supervisor.cleanUp(kj::addRef(*environment), scope);
-    auto lines = context.getResults().initLeftovers(report.leftInPlace.size() +
-                                                    report.leftovers.size());
-    uint next = 0;
-    for (auto& line: report.leftInPlace) lines.set(next++, kj::str("left in place: ", line));
-    for (auto& line: report.leftovers) lines.set(next++, line);
+    auto lines =
+        context.getResults().initLeftovers(report.leftInPlace.size() + report.leftovers.size());
+    uint32_t next = 0;
+    for (auto& line: report.leftInPlace)
+      lines.set(next++, kj::str("left in place: ", line));
+    for (auto& line: report.leftovers)
+      lines.set(next++, line);
     if (report.leftovers.size() > 0) {
       write(context.getResults().initError(),
             Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))
@@ -162,8 +165,7 @@ private:
 }  // namespace
 
 rpc::TaskEnvironment::Client newEnvironmentCap(Supervisor& supervisor,
-                                               kj::Own<EnvironmentActor> environment,
-                                               Guard guard) {
+                                               kj::Own<EnvironmentActor> environment, Guard guard) {
   return kj::heap<EnvironmentCap>(supervisor, kj::mv(environment), kj::mv(guard));
 }
 

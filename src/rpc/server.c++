@@ -7,7 +7,7 @@ namespace capstan {
 namespace {
 
 // Far above what one machine's people and backends open; each costs about 12 KiB.
-constexpr uint MOST_CONNECTIONS = 4096;
+constexpr uint32_t MOST_CONNECTIONS = 4096;
 
 }  // namespace
 
@@ -18,11 +18,15 @@ kj::Promise<void> RpcServer::listen(kj::ConnectionReceiver& listener) {
   for (;;) {
     auto accepted = co_await listener.acceptAuthenticated();
     Peer peer;
-    KJ_IF_MAYBE(local,
-                kj::dynamicDowncastIfAvailable<kj::LocalPeerIdentity>(*accepted.peerIdentity)) {
+    KJ_IF_MAYBE (local,
+                 kj::dynamicDowncastIfAvailable<kj::LocalPeerIdentity>(*accepted.peerIdentity)) {
       auto credentials = local->getCredentials();
-      KJ_IF_MAYBE(uid, credentials.uid) { peer.uid = *uid; }
-      KJ_IF_MAYBE(pid, credentials.pid) { peer.pid = *pid; }
+      KJ_IF_MAYBE (uid, credentials.uid) {
+        peer.uid = *uid;
+      }
+      KJ_IF_MAYBE (pid, credentials.pid) {
+        peer.pid = *pid;
+      }
     }
     if (open >= MOST_CONNECTIONS) {
       KJ_LOG(WARNING, "too many connections, refusing one", open);
@@ -43,7 +47,7 @@ kj::Promise<void> RpcServer::serveOne(kj::Own<kj::AsyncIoStream> stream, Peer pe
     return capnp::Capability::Client(newBootstrapCap(frontend, peer, meter));
   });
   co_await connection->onDisconnect();
-  KJ_IF_MAYBE(reason, connection->closeReason()) {
+  KJ_IF_MAYBE (reason, connection->closeReason()) {
     KJ_LOG(INFO, "connection closed", peer.pid, *reason);
   }
 }

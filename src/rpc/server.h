@@ -20,12 +20,12 @@ public:
   // Serves one connection that somebody else accepted.
   void serve(kj::Own<kj::AsyncIoStream> stream, Peer peer);
 
-  uint connectionCount() const { return open; }
+  uint32_t connectionCount() const { return open; }
 
 private:
   kj::Timer& timer;
   Frontend& frontend;
-  uint open = 0;
+  uint32_t open = 0;
   kj::TaskSet connections;
 
   kj::Promise<void> serveOne(kj::Own<kj::AsyncIoStream> stream, Peer peer);

@@ -38,7 +38,7 @@ protected:
   kj::Promise<void> signal(Instance::SignalContext context) override {
     if (guard.refuses(ruleOf("Instance.signal"), context)) co_return;
     auto self = kj::addRef(*process);
-    KJ_IF_MAYBE(problem, co_await self->signal(copy(context.getParams().getName()))) {
+    KJ_IF_MAYBE (problem, co_await self->signal(copy(context.getParams().getName()))) {
       fail(context.getResults(), *problem);
     }
   }
@@ -46,7 +46,7 @@ protected:
     if (guard.refuses(ruleOf("Instance.resize"), context)) co_return;
     auto params = context.getParams();
     auto self = kj::addRef(*process);
-    KJ_IF_MAYBE(problem, co_await self->resize(params.getColumns(), params.getRows())) {
+    KJ_IF_MAYBE (problem, co_await self->resize(params.getColumns(), params.getRows())) {
       fail(context.getResults(), *problem);
     }
   }
@@ -102,7 +102,7 @@ protected:
   kj::Promise<void> start(StartContext context) override {
     if (guard.refuses(ruleOf("Session.start"), context)) co_return;
     auto self = kj::addRef(*session);
-    KJ_IF_MAYBE(problem, co_await self->start()) {
+    KJ_IF_MAYBE (problem, co_await self->start()) {
       fail(context.getResults(), *problem);
       co_return;
     }
@@ -114,11 +114,13 @@ protected:
     auto self = kj::addRef(*session);
     auto grace = environment->stopGrace(params.getGraceMs());
     auto mode = params.getForce() ? StopMode::FORCED : StopMode::GRACEFUL;
-    KJ_IF_MAYBE(problem, co_await self->stop(grace, mode)) {
+    KJ_IF_MAYBE (problem, co_await self->stop(grace, mode)) {
       fail(context.getResults(), *problem);
       co_return;
     }
-    KJ_IF_MAYBE(exit, self->run().exit()) { write(context.getResults().initExit(), *exit); }
+    KJ_IF_MAYBE (exit, self->run().exit()) {
+      write(context.getResults().initExit(), *exit);
+    }
   }
   kj::Promise<void> output(OutputContext context) override {
     if (guard.refuses(ruleOf("Session.output"), context)) co_return;
@@ -126,10 +128,9 @@ protected:
     auto position = params.getPosition();
     auto& run = session->run();
     if (position.getRunId().size() > 0 && position.getRunId() != run.id()) {
-      fail(context.getResults(),
-           Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '", position.getRunId(),
-                                                 "'"))
-               .at(kj::str("position.runId")));
+      fail(context.getResults(), Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '",
+                                                                       position.getRunId(), "'"))
+                                     .at(kj::str("position.runId")));
       co_return;
     }
     co_await deliver(context, kj::addRef(run), guard.clone(), position.getOffset(),

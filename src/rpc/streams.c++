@@ -89,21 +89,22 @@ private:
 };
 
 // Enough for a burst of quick steps; a client that takes none makes us keep no more than this.
-constexpr uint MOST_REPORTS_IN_FLIGHT = 16;
+constexpr uint32_t MOST_REPORTS_IN_FLIGHT = 16;
 
 }  // namespace
 
 kj::Own<OutputReceiver> newClientReceiver(kj::Maybe<rpc::OutputSink::Client> sink,
                                           kj::Own<DeliveryCount> count) {
-  KJ_IF_MAYBE(client, sink) { return kj::heap<ClientReceiver>(kj::mv(*client), kj::mv(count)); }
+  KJ_IF_MAYBE (client, sink) {
+    return kj::heap<ClientReceiver>(kj::mv(*client), kj::mv(count));
+  }
   return kj::heap<DiscardingReceiver>();
 }
 
 rpc::Subscription::Client newSubscription(kj::Own<OutputReading> reading,
                                           kj::Own<DeliveryCount> count,
                                           kj::Own<ProcessActor> process, Guard guard) {
-  return kj::heap<SubscriptionCap>(kj::mv(reading), kj::mv(count), kj::mv(process),
-                                   kj::mv(guard));
+  return kj::heap<SubscriptionCap>(kj::mv(reading), kj::mv(count), kj::mv(process), kj::mv(guard));
 }
 
 rpc::ByteStream::Client newStdin(kj::Own<StdinWriter> writer, kj::Own<ProcessActor> process) {
@@ -114,7 +115,7 @@ ClientProgress::ClientProgress(kj::Maybe<rpc::Progress::Client> client)
     : client(kj::mv(client)), sends(*this) {}
 
 void ClientProgress::report(const PrepareStep& step, uint16_t index, uint16_t total) {
-  KJ_IF_MAYBE(peer, client) {
+  KJ_IF_MAYBE (peer, client) {
     if (inFlight >= MOST_REPORTS_IN_FLIGHT) return;
     ++inFlight;
     auto request = peer->reportRequest();

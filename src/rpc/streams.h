@@ -57,7 +57,7 @@ public:
 
 private:
   kj::Maybe<rpc::Progress::Client> client;
-  uint inFlight = 0;
+  uint32_t inFlight = 0;
   kj::TaskSet sends;
   void taskFailed(kj::Exception&& exception) override;
 };
