@@ -1,0 +1,294 @@
+#include "backends/standalone/standalone-backend.h"
+
+#include "backends/standalone/place.h"
+#include "base/encoding.h"
+
+#include <kj/debug.h>
+#include <kj/io.h>
+
+#include <fcntl.h>
+#include <string_view>
+#include <unistd.h>
+
+namespace capstan {
+
+namespace {
+
+constexpr size_t NONCE_BYTES = 32;
+constexpr size_t ADDRESS_LINE_BYTES = 4096;
+constexpr uint16_t STEPS = 2;
+
+class UnixDialer final: public StreamDialer {
+public:
+  UnixDialer(kj::Network& network, kj::String path): network(network), path(kj::mv(path)) {}
+
+  kj::Promise<kj::Own<kj::AsyncIoStream>> dial() override {
+    auto address = co_await network.parseAddress(kj::str("unix:", path));
+    co_return co_await address->connect();
+  }
+
+private:
+  kj::Network& network;
+  kj::String path;
+};
+
+// Reports one step of the bring-up as it goes.
+class Step {
+public:
+  Step(ProgressSink& sink, uint16_t index, kj::StringPtr name): sink(sink), index(index) {
+    step.name = kj::str(name);
+    step.status = PrepareStep::Status::RUNNING;
+    step.startedAt = now();
+    sink.report(step, index, STEPS);
+  }
+  void done() { finish(PrepareStep::Status::COMPLETED); }
+  void failed(const Problem& problem) {
+    step.error = kj::str(problem);
+    finish(PrepareStep::Status::FAILED);
+  }
+
+private:
+  ProgressSink& sink;
+  uint16_t index;
+  PrepareStep step;
+
+  static UnixMs now() {
+    return (kj::systemPreciseCalendarClock().now() - kj::UNIX_EPOCH) / kj::MILLISECONDS;
+  }
+  void finish(PrepareStep::Status status) {
+    step.status = status;
+    step.endedAt = now();
+    sink.report(step, index, STEPS);
+  }
+};
+
+// Reads one line; rejects as disconnected when the stream ends before.
+kj::Promise<kj::String> readLine(kj::Own<kj::AsyncInputStream> from) {
+  kj::Vector<char> line;
+  for (;;) {
+    char buffer[512];
+    size_t n = co_await from->tryRead(buffer, 1, sizeof(buffer));
+    for (char c: kj::arrayPtr(buffer, n)) {
+      if (c == '\n') co_return kj::heapString(line.asPtr());
+      line.add(c);
+    }
+    if (n == 0) {
+      kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the helper ended before it listened"));
+    }
+    KJ_REQUIRE(line.size() <= ADDRESS_LINE_BYTES, "the helper's first line has no end");
+  }
+}
+
+struct Pipe {
+  kj::AutoCloseFd read;
+  kj::AutoCloseFd write;
+};
+Pipe makePipe() {
+  int fds[2];
+  KJ_SYSCALL(pipe2(fds, O_CLOEXEC));
+  return Pipe{kj::AutoCloseFd(fds[0]), kj::AutoCloseFd(fds[1])};
+}
+
+}  // namespace
+
+class StandaloneBackend::LocalAttachment final: public Attachment {
+public:
+  LocalAttachment(StandaloneBackend& backend, Helper& helper, kj::String environment,
+                  kj::String workspace)
+      : backend(backend),
+        socket(kj::str(helper.socket)),
+        nonce(helper.nonce.clone()),
+        environment(kj::mv(environment)),
+        place(kj::mv(workspace)) {}
+
+  kj::StringPtr helperKey() const override { return socket; }
+  kj::Own<StreamDialer> dialer() override {
+    return kj::heap<UnixDialer>(backend.io.provider->getNetwork(), kj::str(socket));
+  }
+  Credential credential() const override { return nonce.clone(); }
+  kj::StringPtr workspace() const override { return place; }
+  kj::String runDirectory(kj::StringPtr runId) const override {
+    return kj::str(environment, "/runs/", runId);
+  }
+  kj::Array<ProcessVariable> inheritedVariables() const override {
+    return KJ_MAP(each, backend.options.variables) {
+      return ProcessVariable{kj::str(each.key), kj::str(each.value)};
+    };
+  }
+
+private:
+  StandaloneBackend& backend;
+  kj::String socket;
+  Credential nonce;
+  kj::String environment;
+  kj::String place;
+};
+
+StandaloneBackend::StandaloneBackend(kj::AsyncIoContext& io, UvLoop& uv, Offload& offload,
+                                     HelperFiles& files, Entropy& entropy,
+                                     StandaloneOptions options)
+    : io(io),
+      uv(uv),
+      offload(offload),
+      files(files),
+      entropy(entropy),
+      options(kj::mv(options)) {}
+
+StandaloneBackend::~StandaloneBackend() noexcept(false) {}
+
+kj::String StandaloneBackend::environmentDirectory(kj::StringPtr environmentId) const {
+  return kj::str(options.stateDirectory, "/environments/", environmentId);
+}
+
+kj::Promise<Health> StandaloneBackend::healthCheck() {
+  Health health;
+  auto found = files.find(HelperFiles::ownPlatform());
+  if (found.is<Problem>()) {
+    health.reason = kj::mv(found.get<Problem>());
+    return kj::mv(health);
+  }
+  health.version = kj::mv(found.get<HelperFile>().note.build);
+  if (access(options.stateDirectory.cStr(), W_OK | X_OK) < 0) {
+    health.reason = Problem(ErrorCode::DENIED, kj::str("the state folder ", options.stateDirectory,
+                                                       " cannot be written"))
+                        .because(kj::str(strerror(errno)))
+                        .retryable(RetryHint::AFTER_USER_ACTION);
+    return kj::mv(health);
+  }
+  health.healthy = true;
+  return kj::mv(health);
+}
+
+kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(
+    CreateRequest request, ProgressSink& progress) {
+  auto environment = environmentDirectory(request.environmentId);
+  Step placing(progress, 0, "Create workspace");
+  kj::Maybe<kj::String> given;
+  KJ_IF_MAYBE(directory, request.directory) { given = kj::str(*directory); }
+  auto place = co_await offload.run<Result<kj::String>>(
+      [path = kj::str(environment), given = kj::mv(given)]() mutable {
+        return makePlace(kj::mv(path), kj::mv(given));
+      });
+  if (place.is<Problem>()) {
+    placing.failed(place.get<Problem>());
+    co_return kj::mv(place.get<Problem>());
+  }
+  placing.done();
+
+  Step helping(progress, 1, "Start helper");
+  KJ_IF_MAYBE(problem, co_await ensureHelper()) {
+    helping.failed(*problem);
+    co_return kj::mv(*problem);
+  }
+  helping.done();
+  co_return kj::Own<Attachment>(
+      kj::heap<LocalAttachment>(*this, KJ_ASSERT_NONNULL(helper), kj::mv(environment),
+                                kj::mv(place.get<kj::String>())));
+}
+
+// ---- the helper
+
+kj::Promise<Outcome> StandaloneBackend::ensureHelper() {
+  KJ_IF_MAYBE(present, helper) {
+    if (present->process->running()) co_return nullptr;
+  }
+  co_await starting.run([this]() { return startHelper(); });
+  KJ_IF_MAYBE(problem, startFailure) { co_return problem->clone(); }
+  co_return nullptr;
+}
+
+kj::Promise<void> StandaloneBackend::startHelper() {
+  startFailure = nullptr;
+  helper = nullptr;
+  auto found = files.find(HelperFiles::ownPlatform());
+  if (found.is<Problem>()) {
+    startFailure = kj::mv(found.get<Problem>());
+    co_return;
+  }
+  auto executable = kj::mv(found.get<HelperFile>().path);
+  startFailure = co_await launchHelper(executable);
+}
+
+kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::StringPtr executable) {
+  kj::FixedArray<kj::byte, 8> name;
+  entropy.fill(name);
+  auto nonce = kj::heapArray<kj::byte>(NONCE_BYTES);
+  entropy.fill(nonce);
+  auto socket = kj::str(options.runtimeDirectory, "/agentctl-", encodeHex(name), ".sock");
+  auto log = kj::str(options.stateDirectory, "/agentctl.log");
+
+  auto secret = makePipe();
+  auto address = makePipe();
+  // Fits the pipe's buffer, so it never waits.
+  kj::FdOutputStream(secret.write.get()).write(nonce.begin(), nonce.size());
+  secret.write = nullptr;
+
+  ChildOptions child;
+  child.argv = kj::arr(kj::str(executable), kj::str("serve"), kj::str("--socket"), kj::str(socket),
+                       kj::str("--nonce-fd"), kj::str("3"), kj::str("--unowned-period"),
+                       kj::str(options.unowned / kj::SECONDS), kj::str("--log"), kj::str(log));
+  child.environment = kj::Array<kj::String>();
+  child.directory = kj::str("/");
+  child.descriptors = kj::arr(ChildOptions::Descriptor{1, address.write.get()},
+                              ChildOptions::Descriptor{3, secret.read.get()});
+  child.session = ChildOptions::Session::OWN;
+  child.onDrop = ChildOptions::OnDrop::LEAVE;
+  auto spawned = Child::spawn(uv, kj::mv(child));
+  if (spawned.is<Problem>()) co_return kj::mv(spawned.get<Problem>());
+  address.write = nullptr;
+  auto process = kj::mv(spawned.get<kj::Own<Child>>());
+
+  auto explain = [&](kj::StringPtr cause) {
+    process->signal(SIGKILL, Child::To::GROUP);
+    return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper did not come up"))
+        .because(kj::str(cause))
+        .advise(kj::str("see ", log))
+        .from("agentctl", kj::String())
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  };
+  auto line = readLine(io.lowLevelProvider->wrapInputFd(kj::mv(address.read)))
+                  .then([](kj::String&& text) -> kj::Maybe<kj::String> { return kj::mv(text); },
+                        [](kj::Exception&&) -> kj::Maybe<kj::String> { return nullptr; });
+  kj::Maybe<kj::String> said;
+  auto waited = co_await within(io.provider->getTimer(), options.helperStart,
+                                line.then([&said](kj::Maybe<kj::String>&& text) {
+                                  said = kj::mv(text);
+                                }));
+  if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
+  if (said == nullptr) co_return explain("it ended at once");
+  KJ_LOG(INFO, "helper started", process->pid(), socket);
+  helper = Helper{kj::mv(process), kj::mv(socket),
+                  Credential(Credential::Kind::NONCE, kj::mv(nonce))};
+  co_return nullptr;
+}
+
+// ---- the end
+
+kj::Promise<CleanupReport> StandaloneBackend::cleanUp(CreateRequest made, CleanupScope scope) {
+  CleanupReport report;
+  bool keepsWorkspace = scope == CleanupScope::ALL_KEEP_WORKSPACE;
+  KJ_IF_MAYBE(directory, made.directory) { report.leftInPlace.add(kj::str(*directory)); }
+  if (scope == CleanupScope::COMPUTE) co_return report;  // The helper serves the others too.
+  auto path = environmentDirectory(made.environmentId);
+  if (keepsWorkspace && made.directory == nullptr) {
+    report.leftInPlace.add(kj::str(path, "/workspace"));
+  }
+  report.leftovers = co_await offload.run<kj::Vector<kj::String>>(
+      [path = kj::mv(path), keepsWorkspace]() mutable {
+        return removePlace(kj::mv(path), keepsWorkspace);
+      });
+  co_return report;
+}
+
+kj::Promise<void> StandaloneBackend::close() {
+  KJ_IF_MAYBE(present, helper) {
+    // Its link has asked it to end; the socket's folder is shared with nobody.
+    auto waited = co_await within(io.provider->getTimer(), 15 * kj::SECONDS,
+                                  present->process->onExit().ignoreResult());
+    if (waited == Waited::TOO_LATE) {
+      KJ_LOG(WARNING, "the helper does not end, leaving it alone", present->process->pid());
+    }
+  }
+}
+
+}  // namespace capstan

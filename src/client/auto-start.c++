@@ -1,0 +1,131 @@
+#include "client/auto-start.h"
+
+#include "base/async.h"
+#include "client/paths.h"
+
+#include <kj/debug.h>
+#include <kj/io.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace capstan {
+
+namespace {
+
+constexpr kj::Duration LOOK_AGAIN = 20 * kj::MILLISECONDS;
+
+kj::Promise<kj::Maybe<kj::Own<ClientConnection>>> tryConnect(kj::AsyncIoContext& io,
+                                                             kj::StringPtr socket) {
+  kj::Maybe<kj::Exception> failure;
+  try {
+    co_return co_await ClientConnection::connectUnix(io, kj::str(socket));
+  } catch (const kj::Exception& e) {
+    failure = kj::Exception(e);
+  }
+  // Nobody there, or a socket file that nobody listens on any more.
+  co_return nullptr;
+}
+
+// Starts the daemon in a session of its own; it outlives us. Its standard error goes to
+// `errorPipe` until it has its own log. Returns errno, 0 = fine.
+int spawnDaemon(const AutoStart& options, int errorPipe) {
+  kj::Vector<kj::String> words;
+  words.add(kj::str(options.daemon));
+  words.add(kj::str("--socket"));
+  words.add(kj::str(options.socket));
+  words.add(kj::str("--auto-started"));
+  KJ_IF_MAYBE (directory, options.stateDirectory) {
+    words.add(kj::str("--state-dir"));
+    words.add(kj::str(*directory));
+  }
+  kj::Vector<char*> argv;
+  for (auto& word: words)
+    argv.add(word.begin());
+  argv.add(nullptr);
+  // An access token is the client's: the daemon must not inherit it.
+  kj::Vector<char*> variables;
+  for (char** each = environ; *each != nullptr; ++each) {
+    if (std::strncmp(*each, "CAPSTAN_TOKEN=", 14) != 0) variables.add(*each);
+  }
+  variables.add(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  KJ_DEFER(posix_spawn_file_actions_destroy(&actions));
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errorPipe, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  KJ_DEFER(posix_spawnattr_destroy(&attributes));
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  pid_t pid;
+  return posix_spawn(&pid, options.daemon.cStr(), &actions, &attributes, argv.begin(),
+                     variables.begin());
+}
+
+// What the daemon said before it gave up; empty while it lives.
+kj::String lastWords(int fd) {
+  char buffer[4096];
+  ssize_t n = read(fd, buffer, sizeof(buffer));
+  if (n <= 0) return kj::String();
+  while (n > 0 && (buffer[n - 1] == '\n' || buffer[n - 1] == ' '))
+    --n;
+  return kj::heapString(buffer, n);
+}
+
+}  // namespace
+
+kj::Promise<Result<kj::Own<ClientConnection>>> connectOrStart(kj::AsyncIoContext& io,
+                                                              AutoStart options) {
+  KJ_IF_MAYBE (connection, co_await tryConnect(io, options.socket)) {
+    co_return kj::mv(*connection);
+  }
+
+  int fds[2];
+  KJ_SYSCALL(pipe2(fds, O_CLOEXEC | O_NONBLOCK));
+  kj::AutoCloseFd errors(fds[0]), errorsIn(fds[1]);
+  if (int error = spawnDaemon(options, errorsIn); error != 0) {
+    co_return Problem(ErrorCode::UNREACHABLE, kj::str("cannot start the daemon ", options.daemon))
+        .because(kj::str(strerror(error)))
+        .advise(kj::str("install capstand beside capstan, or start one and pass --socket"))
+        .retryable(RetryHint::AFTER_USER_ACTION);
+  }
+  errorsIn = nullptr;
+
+  auto& timer = io.provider->getTimer();
+  auto deadline = Deadline::after(timer, options.patience);
+  kj::String words;
+  while (!deadline.passed(timer.now())) {
+    KJ_IF_MAYBE (connection, co_await tryConnect(io, options.socket)) {
+      co_return kj::mv(*connection);
+    }
+    auto said = lastWords(errors.get());
+    if (said.size() > 0) words = kj::mv(said);
+    // The socket's appearance has no event that would also cover a folder not made yet.
+    co_await timer.afterDelay(LOOK_AGAIN);
+  }
+  auto problem =
+      Problem(ErrorCode::UNREACHABLE, kj::str("no daemon answers at ", options.socket, " within ",
+                                              options.patience / kj::SECONDS, " s"))
+          .advise(kj::str("start it by hand to see why: ", options.daemon))
+          .retryable(RetryHint::AFTER_USER_ACTION);
+  if (words.size() > 0) problem.cause = kj::mv(words);
+  co_return kj::mv(problem);
+}
+
+}  // namespace capstan

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "base/problem.h"
+#include "client/connection.h"
+
+namespace capstan {
+
+struct AutoStart {
+  kj::String socket;
+  kj::String daemon;                        // Path of capstand.
+  kj::Maybe<kj::String> stateDirectory;     // Null = the daemon's default.
+  kj::Duration patience = 5 * kj::SECONDS;  // For the socket to answer.
+};
+
+// Connects to the daemon at `socket`; starts one when nobody answers there. The daemon gets a
+// session of its own, ends by itself when it has been idle for 10 minutes, and writes its log into
+// its state directory. Of two clients that start one at the same time the loser's daemon gives
+// way, and both reach the winner's. unreachable, with the log's last line, when none comes up.
+kj::Promise<Result<kj::Own<ClientConnection>>> connectOrStart(kj::AsyncIoContext& io,
+                                                              AutoStart options);
+
+}  // namespace capstan
