@@ -78,7 +78,12 @@ kj::Promise<kj::Maybe<capnp::MessageReaderAndFds>> LimitedMessageStream::readOne
           [guard = ReadGuard(*this)](Read&& read) mutable -> Read {
             auto& self = guard.done();
             KJ_IF_MAYBE (message, read) {
-              self.received(*message->reader);
+              KJ_IF_MAYBE (failure,
+                           kj::runCatchingExceptions([&]() { self.received(*message->reader); })) {
+                self.ended(failure->getDescription());
+                kj::throwFatalException(kj::mv(*failure));
+              }
+
             } else {
               self.ended("the peer closed the connection"_kj);
             }
