@@ -34,9 +34,13 @@ void removeTree(const std::filesystem::path& path, kj::Vector<kj::String>& left)
 }  // namespace
 
 Result<kj::String> makePlace(kj::String environment, kj::Maybe<kj::String> given) {
-  KJ_IF_MAYBE(problem, makeFolder(environment)) { return kj::mv(*problem); }
-  KJ_IF_MAYBE(problem, makeFolder(kj::str(environment, "/runs"))) { return kj::mv(*problem); }
-  KJ_IF_MAYBE(directory, given) {
+  KJ_IF_MAYBE (problem, makeFolder(environment)) {
+    return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (problem, makeFolder(kj::str(environment, "/runs"))) {
+    return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (directory, given) {
     struct stat info;
     if (stat(directory->cStr(), &info) < 0 || !S_ISDIR(info.st_mode)) {
       return Problem(ErrorCode::WORKSPACE_LOST, kj::str("no folder ", *directory))
@@ -47,7 +51,9 @@ Result<kj::String> makePlace(kj::String environment, kj::Maybe<kj::String> given
     return kj::mv(*directory);
   }
   auto workspace = kj::str(environment, "/workspace");
-  KJ_IF_MAYBE(problem, makeFolder(workspace)) { return kj::mv(*problem); }
+  KJ_IF_MAYBE (problem, makeFolder(workspace)) {
+    return kj::mv(*problem);
+  }
   return kj::mv(workspace);
 }
 

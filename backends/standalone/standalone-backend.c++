@@ -6,8 +6,10 @@
 #include <kj/debug.h>
 #include <kj/io.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <fcntl.h>
-#include <string_view>
 #include <unistd.h>
 
 namespace capstan {
@@ -127,12 +129,7 @@ private:
 StandaloneBackend::StandaloneBackend(kj::AsyncIoContext& io, UvLoop& uv, Offload& offload,
                                      HelperFiles& files, Entropy& entropy,
                                      StandaloneOptions options)
-    : io(io),
-      uv(uv),
-      offload(offload),
-      files(files),
-      entropy(entropy),
-      options(kj::mv(options)) {}
+    : io(io), uv(uv), offload(offload), files(files), entropy(entropy), options(kj::mv(options)) {}
 
 StandaloneBackend::~StandaloneBackend() noexcept(false) {}
 
@@ -159,12 +156,14 @@ kj::Promise<Health> StandaloneBackend::healthCheck() {
   return kj::mv(health);
 }
 
-kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(
-    CreateRequest request, ProgressSink& progress) {
+kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(CreateRequest request,
+                                                                           ProgressSink& progress) {
   auto environment = environmentDirectory(request.environmentId);
   Step placing(progress, 0, "Create workspace");
   kj::Maybe<kj::String> given;
-  KJ_IF_MAYBE(directory, request.directory) { given = kj::str(*directory); }
+  KJ_IF_MAYBE (directory, request.directory) {
+    given = kj::str(*directory);
+  }
   auto place = co_await offload.run<Result<kj::String>>(
       [path = kj::str(environment), given = kj::mv(given)]() mutable {
         return makePlace(kj::mv(path), kj::mv(given));
@@ -176,24 +175,25 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(
   placing.done();
 
   Step helping(progress, 1, "Start helper");
-  KJ_IF_MAYBE(problem, co_await ensureHelper()) {
+  KJ_IF_MAYBE (problem, co_await ensureHelper()) {
     helping.failed(*problem);
     co_return kj::mv(*problem);
   }
   helping.done();
-  co_return kj::Own<Attachment>(
-      kj::heap<LocalAttachment>(*this, KJ_ASSERT_NONNULL(helper), kj::mv(environment),
-                                kj::mv(place.get<kj::String>())));
+  co_return kj::Own<Attachment>(kj::heap<LocalAttachment>(
+      *this, KJ_ASSERT_NONNULL(helper), kj::mv(environment), kj::mv(place.get<kj::String>())));
 }
 
 // ---- the helper
 
 kj::Promise<Outcome> StandaloneBackend::ensureHelper() {
-  KJ_IF_MAYBE(present, helper) {
+  KJ_IF_MAYBE (present, helper) {
     if (present->process->running()) co_return nullptr;
   }
   co_await starting.run([this]() { return startHelper(); });
-  KJ_IF_MAYBE(problem, startFailure) { co_return problem->clone(); }
+  KJ_IF_MAYBE (problem, startFailure) {
+    co_return problem->clone();
+  }
   co_return nullptr;
 }
 
@@ -206,10 +206,10 @@ kj::Promise<void> StandaloneBackend::startHelper() {
     co_return;
   }
   auto executable = kj::mv(found.get<HelperFile>().path);
-  startFailure = co_await launchHelper(executable);
+  startFailure = co_await launchHelper(kj::mv(executable));
 }
 
-kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::StringPtr executable) {
+kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
   kj::FixedArray<kj::byte, 8> name;
   entropy.fill(name);
   auto nonce = kj::heapArray<kj::byte>(NONCE_BYTES);
@@ -250,15 +250,14 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::StringPtr executable) {
                   .then([](kj::String&& text) -> kj::Maybe<kj::String> { return kj::mv(text); },
                         [](kj::Exception&&) -> kj::Maybe<kj::String> { return nullptr; });
   kj::Maybe<kj::String> said;
-  auto waited = co_await within(io.provider->getTimer(), options.helperStart,
-                                line.then([&said](kj::Maybe<kj::String>&& text) {
-                                  said = kj::mv(text);
-                                }));
+  auto waited =
+      co_await within(io.provider->getTimer(), options.helperStart,
+                      line.then([&said](kj::Maybe<kj::String>&& text) { said = kj::mv(text); }));
   if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
   if (said == nullptr) co_return explain("it ended at once");
   KJ_LOG(INFO, "helper started", process->pid(), socket);
-  helper = Helper{kj::mv(process), kj::mv(socket),
-                  Credential(Credential::Kind::NONCE, kj::mv(nonce))};
+  helper =
+      Helper{kj::mv(process), kj::mv(socket), Credential(Credential::Kind::NONCE, kj::mv(nonce))};
   co_return nullptr;
 }
 
@@ -267,21 +266,23 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::StringPtr executable) {
 kj::Promise<CleanupReport> StandaloneBackend::cleanUp(CreateRequest made, CleanupScope scope) {
   CleanupReport report;
   bool keepsWorkspace = scope == CleanupScope::ALL_KEEP_WORKSPACE;
-  KJ_IF_MAYBE(directory, made.directory) { report.leftInPlace.add(kj::str(*directory)); }
+  KJ_IF_MAYBE (directory, made.directory) {
+    report.leftInPlace.add(kj::str(*directory));
+  }
   if (scope == CleanupScope::COMPUTE) co_return report;  // The helper serves the others too.
   auto path = environmentDirectory(made.environmentId);
   if (keepsWorkspace && made.directory == nullptr) {
     report.leftInPlace.add(kj::str(path, "/workspace"));
   }
-  report.leftovers = co_await offload.run<kj::Vector<kj::String>>(
-      [path = kj::mv(path), keepsWorkspace]() mutable {
+  report.leftovers =
+      co_await offload.run<kj::Vector<kj::String>>([path = kj::mv(path), keepsWorkspace]() mutable {
         return removePlace(kj::mv(path), keepsWorkspace);
       });
   co_return report;
 }
 
 kj::Promise<void> StandaloneBackend::close() {
-  KJ_IF_MAYBE(present, helper) {
+  KJ_IF_MAYBE (present, helper) {
     // Its link has asked it to end; the socket's folder is shared with nobody.
     auto waited = co_await within(io.provider->getTimer(), 15 * kj::SECONDS,
                                   present->process->onExit().ignoreResult());

@@ -12,8 +12,8 @@
 namespace capstan {
 
 struct StandaloneOptions {
-  kj::String stateDirectory;    // Absolute; environments live below it.
-  kj::String runtimeDirectory;  // Absolute, private; the helper's socket stands in it.
+  kj::String stateDirectory;             // Absolute; environments live below it.
+  kj::String runtimeDirectory;           // Absolute, private; the helper's socket stands in it.
   kj::Array<ProcessVariable> variables;  // Of the daemon, for agents to start from.
   kj::Duration helperStart = 30 * kj::SECONDS;
   // How long a helper outlives its daemon's link before it ends its instances and itself.
@@ -57,11 +57,9 @@ private:
   SingleFlight starting;
 
   kj::String environmentDirectory(kj::StringPtr environmentId) const;
-  // Makes the environment's folders; resolves to the workspace's path.
-  kj::Promise<Result<kj::String>> makePlace(const CreateRequest& request);
   kj::Promise<Outcome> ensureHelper();
   kj::Promise<void> startHelper();
-  kj::Promise<Outcome> launchHelper(kj::StringPtr executable);
+  kj::Promise<Outcome> launchHelper(kj::String executable);
 };
 
 }  // namespace capstan

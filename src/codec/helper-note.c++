@@ -65,7 +65,7 @@ kj::Maybe<HelperNote> searchSegment(kj::ArrayPtr<const kj::byte> segment) {
   uint64_t at = 0;
   for (;;) {
     HelperNoteHeader header;
-    KJ_IF_MAYBE(found, valueAt<HelperNoteHeader>(segment, at)) {
+    KJ_IF_MAYBE (found, valueAt<HelperNoteHeader>(segment, at)) {
       header = *found;
     } else {
       return nullptr;
@@ -89,23 +89,25 @@ kj::Maybe<HelperNote> searchSegment(kj::ArrayPtr<const kj::byte> segment) {
 
 kj::Maybe<HelperNote> readHelperNote(kj::ArrayPtr<const kj::byte> file) {
   Elf64_Ehdr header;
-  KJ_IF_MAYBE(found, valueAt<Elf64_Ehdr>(file, 0)) {
+  KJ_IF_MAYBE (found, valueAt<Elf64_Ehdr>(file, 0)) {
     header = *found;
   } else {
     return nullptr;
   }
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > MOST_PROGRAM_HEADERS) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_phentsize != sizeof(Elf64_Phdr) ||
+      header.e_phnum > MOST_PROGRAM_HEADERS) {
     return nullptr;
   }
   for (size_t i = 0; i < header.e_phnum; ++i) {
     if (header.e_phoff > file.size()) return nullptr;
     auto entry = valueAt<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr));
-    KJ_IF_MAYBE(program, entry) {
+    KJ_IF_MAYBE (program, entry) {
       if (program->p_type != PT_NOTE) continue;
-      KJ_IF_MAYBE(segment, part(file, program->p_offset, program->p_filesz)) {
-        KJ_IF_MAYBE(note, searchSegment(*segment)) { return kj::mv(*note); }
+      KJ_IF_MAYBE (segment, part(file, program->p_offset, program->p_filesz)) {
+        KJ_IF_MAYBE (note, searchSegment(*segment)) {
+          return kj::mv(*note);
+        }
       }
     } else {
       return nullptr;

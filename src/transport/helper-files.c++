@@ -39,7 +39,9 @@ kj::String fileName(kj::StringPtr platform) {
 }
 
 kj::String folderOf(kj::StringPtr path) {
-  KJ_IF_MAYBE(slash, path.findLast('/')) { return kj::str(path.slice(0, *slash)); }
+  KJ_IF_MAYBE (slash, path.findLast('/')) {
+    return kj::str(path.slice(0, *slash));
+  }
   return kj::str(".");
 }
 
@@ -49,10 +51,10 @@ HelperFiles HelperFiles::ofInstallation(kj::Maybe<kj::StringPtr> option,
                                         kj::Maybe<kj::StringPtr> variable,
                                         kj::StringPtr executable) {
   kj::Vector<kj::String> folders;
-  KJ_IF_MAYBE(folder, option) {
+  KJ_IF_MAYBE (folder, option) {
     if (folder->size() > 0) folders.add(kj::str(*folder));
   }
-  KJ_IF_MAYBE(folder, variable) {
+  KJ_IF_MAYBE (folder, variable) {
     if (folder->size() > 0) folders.add(kj::str(*folder));
   }
   auto own = folderOf(executable);
@@ -67,7 +69,7 @@ Result<HelperFile> HelperFiles::find(kj::StringPtr platform) const {
   for (auto& folder: folders) {
     for (auto& name: names) {
       auto path = kj::str(folder, '/', name);
-      KJ_IF_MAYBE(note, noteOf(path)) {
+      KJ_IF_MAYBE (note, noteOf(path)) {
         if (note->platform == platform) return HelperFile{kj::mv(path), kj::mv(*note)};
       }
     }
