@@ -44,7 +44,7 @@ kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, Creden
         .from("agentctl", kj::String());
   }
   auto proof = handshakeProof(credential.key(), seen, HandshakeRole::DAEMON);
-  co_return Proved{kj::mv(connection), response.getAttempt(), kj::heapArray(proof.asPtr())};
+  co_return Proved{kj::mv(connection), response.getAttempt(), kj::heapArray<kj::byte>(proof.begin(), proof.size())};
 }
 
 struct Controlled {

@@ -1,7 +1,8 @@
 #include "codec/helper-note.h"
 
-#include "wire/helper-note.h"
+#include "base/helper-note.h"
 
+#include <kj/debug.h>
 #include <kj/vector.h>
 
 #include <cstring>

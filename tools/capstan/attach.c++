@@ -1,0 +1,103 @@
+#include "base/async.h"
+#include "client/stdio.h"
+#include "domain/process.h"
+#include "tools/capstan/run.h"
+
+#include <kj/async-unix.h>
+
+#include <csignal>
+#include <cstdio>
+#include <unistd.h>
+
+namespace capstan::cli {
+
+namespace {
+
+constexpr kj::Duration SECOND_INTERRUPT = 2 * kj::SECONDS;
+
+// First Ctrl-C: SIGINT to the process. A second one within 2 s: stop.
+kj::Promise<void> watchInterrupts(kj::AsyncIoContext& io, rpc::Instance::Client instance,
+                                  kj::Function<kj::Promise<void>()>& onStop) {
+  auto& timer = io.provider->getTimer();
+  kj::Maybe<kj::TimePoint> last;
+  for (;;) {
+    co_await io.unixEventPort.onSignal(SIGINT);
+    bool again = false;
+    KJ_IF_MAYBE (before, last) {
+      again = timer.now() - *before <= SECOND_INTERRUPT;
+    }
+    last = timer.now();
+    if (again) {
+      co_await onStop();
+    } else {
+      auto request = instance.signalRequest();
+      request.setName("INT");
+      co_await request.send();
+    }
+  }
+}
+
+kj::Promise<void> feed(kj::AsyncInputStream& input, rpc::ByteStream::Client stream) {
+  co_await feedStdin(input, kj::mv(stream));
+  // What waits for the process must not end with its stdin.
+  co_await kj::Promise<void>(kj::NEVER_DONE);
+}
+
+// The process's exit once all its output is written; null when our own reader has gone away.
+kj::Promise<kj::Maybe<int>> finish(rpc::Instance::Client instance, OutputTarget& output) {
+  auto exit = instance.waitRequest().send();
+  bool readerGone = false;
+  try {
+    co_await output.onEnd();
+  } catch (const kj::Exception& exception) {
+    if (exception.getType() != kj::Exception::Type::DISCONNECTED) throw;
+    readerGone = true;
+  }
+  if (readerGone) {
+    // As a local process would find out at its next write.
+    auto request = instance.signalRequest();
+    request.setName("PIPE");
+    co_await request.send();
+    co_return nullptr;
+  }
+  auto response = co_await exit;
+  check(response.getError());
+  auto status = response.getExit();
+  switch (status.which()) {
+    case rpc::ExitStatus::CODE:
+      co_return status.getCode();
+    case rpc::ExitStatus::SIGNAL:
+      KJ_IF_MAYBE (number, signalNumber(status.getSignal())) {
+        co_return 128 + *number;
+      }
+      break;
+    case rpc::ExitStatus::UNKNOWN:
+      break;
+  }
+  co_return CAPSTAN_FAILED;
+}
+
+}  // namespace
+
+int attach(Context& context, rpc::Instance::Client instance,
+           kj::Maybe<rpc::ByteStream::Client> stdinStream, OutputTarget& output,
+           kj::Function<kj::Promise<void>()> onStop) {
+  auto input = openInput(*context.io.lowLevelProvider, context.timer(), STDIN_FILENO);
+  kj::Promise<void> feeding = kj::NEVER_DONE;
+  KJ_IF_MAYBE (stream, stdinStream) {
+    feeding = feed(*input, kj::mv(*stream));
+  }
+  auto side = feeding.exclusiveJoin(watchInterrupts(context.io, instance, onStop))
+                  .then([]() -> kj::Maybe<int> { return nullptr; });
+  auto code = context.wait(finish(instance, output).exclusiveJoin(kj::mv(side)));
+  if (output.lost() > 0) {
+    std::fprintf(stderr, "capstan: %llu bytes of output were no longer kept\n",
+                 static_cast<unsigned long long>(output.lost()));
+  }
+  KJ_IF_MAYBE (number, code) {
+    return *number;
+  }
+  return 128 + SIGPIPE;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "tools/capstan/context.h"
+
+namespace capstan::cli {
+
+// Every command: returns the process's exit code, throws a Failure for what went wrong.
+int runRun(Context& context);
+int runExec(Context& context);
+int runEnvList(Context& context);
+int runEnvShow(Context& context);
+int runEnvStop(Context& context);
+int runEnvDestroy(Context& context);
+int runSessionList(Context& context);
+int runSessionShow(Context& context);
+int runSessionLogs(Context& context);
+int runSessionStop(Context& context);
+int runRuntimes(Context& context);
+
+// One command of the command line.
+struct Command {
+  kj::StringPtr name;   // "env list": words that select it
+  kj::StringPtr usage;  // "capstan env list"
+  kj::StringPtr help;   // one line
+  kj::StringPtr example;
+  kj::ArrayPtr<const OptionRule> options;
+  int (*run)(Context& context);
+  bool interrupts = false;  // It handles Ctrl-C itself.
+};
+kj::ArrayPtr<const Command> commands();
+// Options that every command takes.
+kj::ArrayPtr<const OptionRule> globalOptions();
+
+// "250ms", "10s", "5m", "2h" or a number of seconds, in milliseconds; a usage error otherwise.
+uint64_t readDuration(kj::StringPtr option, kj::StringPtr text);
+
+}  // namespace capstan::cli

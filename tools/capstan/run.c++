@@ -1,0 +1,237 @@
+#include "tools/capstan/run.h"
+
+#include "base/entropy.h"
+#include "base/ids.h"
+#include "client/stdio.h"
+#include "tools/capstan/commands.h"
+#include "tools/capstan/views.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace capstan::cli {
+
+namespace {
+
+kj::String absolute(kj::StringPtr path) {
+  char resolved[PATH_MAX];
+  if (realpath(path.cStr(), resolved) == nullptr) {
+    fail(Problem(ErrorCode::INVALID_ARGUMENT, kj::str("cannot use the workspace ", path))
+             .because(kj::str(strerror(errno))),
+         USAGE);
+  }
+  return kj::str(resolved);
+}
+
+struct Launched {
+  rpc::TaskEnvironment::Client environment;
+  rpc::Session::Client session;
+  rpc::Run::Client run;
+  kj::String taskId;
+};
+
+Launched launch(Context& context) {
+  auto& arguments = context.arguments;
+  auto supervisor = context.supervisor();
+  SystemEntropy entropy;
+  auto ensure = supervisor.ensureRequest();
+  auto spec = ensure.initSpec();
+  auto taskId = newTaskId(entropy);
+  KJ_IF_MAYBE (id, arguments.get("--task")) {
+    taskId = kj::str(*id);
+  }
+  spec.setTaskId(taskId);
+  KJ_IF_MAYBE (title, arguments.get("--title")) {
+    spec.setTitle(*title);
+  }
+  KJ_IF_MAYBE (tenant, arguments.get("--tenant")) {
+    spec.setTenantId(*tenant);
+  }
+  KJ_IF_MAYBE (executor, arguments.get("--executor")) {
+    spec.setExecutorId(*executor);
+  }
+  KJ_IF_MAYBE (profile, arguments.get("--profile")) {
+    spec.setProfileId(*profile);
+  }
+  KJ_IF_MAYBE (folder, arguments.get("--workspace")) {
+    spec.initWorkspace().setDirectory(absolute(*folder));
+  }
+  auto ensured = ensure.send();
+
+  // Sent before the answer: one round trip for both.
+  auto launchRequest = ensured.getEnvironment().launchRequest();
+  fillLaunch(context, launchRequest.initSpec());
+  launchRequest.setProgress(kj::heap<SlowProgress>(context.timer()));
+  auto launched = launchRequest.send();
+
+  auto environment = context.wait(
+      ensured.then([](capnp::Response<rpc::Supervisor::EnsureResults>&& r) { return kj::mv(r); }));
+  check(environment.getError());
+  auto answer = context.wait(launched.then(
+      [](capnp::Response<rpc::TaskEnvironment::LaunchResults>&& r) { return kj::mv(r); }));
+  if (answer.getError().getCode() != ErrorCode::NONE) {
+    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+  }
+  return Launched{environment.getEnvironment(), answer.getSession(), answer.getRun(),
+                  kj::mv(taskId)};
+}
+
+int printDetached(Context& context, Launched& launched) {
+  auto status = context.wait(launched.environment.statusRequest().send().then(
+      [](capnp::Response<rpc::TaskEnvironment::StatusResults>&& r) { return kj::mv(r); }));
+  auto info = context.wait(launched.session.infoRequest().send().then(
+      [](capnp::Response<rpc::Session::InfoResults>&& r) { return kj::mv(r); }));
+  auto environment = status.getStatus();
+  auto session = info.getInfo();
+  if (context.json()) {
+    JsonWriter json;
+    json.beginObject()
+        .member("taskId", kj::StringPtr(environment.getTaskId()))
+        .member("environmentId", kj::StringPtr(environment.getId()))
+        .member("sessionId", kj::StringPtr(session.getId()))
+        .member("runId", kj::StringPtr(session.getRunId()))
+        .member("executorId", kj::StringPtr(environment.getExecutorId()))
+        .member("state", word(session.getState()))
+        .endObject();
+    context.print(json);
+    return 0;
+  }
+  Table table({"TASK", "ENVIRONMENT", "SESSION", "STATE"});
+  kj::Vector<kj::String> cells;
+  cells.add(kj::str(environment.getTaskId()));
+  cells.add(kj::str(environment.getId()));
+  cells.add(kj::str(session.getId()));
+  cells.add(kj::str(word(session.getState())));
+  table.row(kj::mv(cells));
+  std::printf("%s", table.finish().cStr());
+  std::fprintf(stderr, "follow it with: capstan session logs -f %s\n", session.getId().cStr());
+  return 0;
+}
+
+void removeEnvironment(Context& context, rpc::TaskEnvironment::Client environment) {
+  auto request = environment.cleanupRequest();
+  request.setScope(rpc::TaskEnvironment::CleanupScope::ALL);
+  auto response = context.wait(request.send().then(
+      [](capnp::Response<rpc::TaskEnvironment::CleanupResults>&& r) { return kj::mv(r); }));
+  check(response.getError());
+}
+
+}  // namespace
+
+void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
+  auto rest = context.arguments.rest();
+  kj::ArrayPtr<const kj::String> command;
+  KJ_IF_MAYBE (words, rest) {
+    command = *words;
+  }
+  if (command.size() == 0) failUsage(kj::str("no command given: put it after --"));
+  auto out = spec.initCommand(command.size());
+  for (auto i: kj::indices(command))
+    out.set(i, command[i]);
+  auto given = context.arguments.all("--env");
+  auto variables = spec.initVariables(given.size());
+  for (auto i: kj::indices(given)) {
+    auto equals = given[i].findFirst('=');
+    KJ_IF_MAYBE (at, equals) {
+      variables[i].setKey(kj::str(given[i].slice(0, *at)));
+      auto value = given[i].slice(*at + 1);
+      if (value.startsWith("secret:")) {
+        variables[i].setSecret(value.slice(7));
+      } else {
+        variables[i].setLiteral(value);
+      }
+      variables[i].setOrigin(rpc::Origin::MANAGED_RUNTIME);
+    } else {
+      failUsage(kj::str("--env wants NAME=VALUE, not '", given[i], "'"));
+    }
+  }
+  KJ_IF_MAYBE (folder, context.arguments.get("--cwd")) {
+    spec.setWorkingDirectory(*folder);
+  }
+}
+
+int launchFailureCode(rpc::Error::Reader error) {
+  kj::StringPtr upstream = error.getUpstreamCode();
+  if (error.getSource() != "agentctl" || upstream.size() == 0) return CAPSTAN_FAILED;
+  if (upstream == "ENOENT" && error.getCode() == ErrorCode::NOT_FOUND) return COMMAND_NOT_FOUND;
+  if (upstream == "EACCES" || upstream == "ENOEXEC" || upstream == "EISDIR" ||
+      upstream == "EPERM") {
+    return CANNOT_EXECUTE;
+  }
+  return CAPSTAN_FAILED;
+}
+
+SlowProgress::SlowProgress(kj::Timer& timer): begun(timer.now()), timer(timer) {}
+
+kj::Promise<void> SlowProgress::report(ReportContext context) {
+  auto params = context.getParams();
+  auto step = params.getStep();
+  auto line = kj::str("[", params.getIndex() + 1, "/", params.getTotal(), "] ", step.getName(),
+                      ": ", step.getStatus());
+  if (timer.now() - begun < 1 * kj::SECONDS) {
+    early.add(kj::mv(line));
+    return kj::READY_NOW;
+  }
+  for (auto& each: early)
+    std::fprintf(stderr, "%s\n", each.cStr());
+  early.clear();
+  std::fprintf(stderr, "%s\n", line.cStr());
+  return kj::READY_NOW;
+}
+
+int runRun(Context& context) {
+  context.noMoreWords(0);
+  auto launched = launch(context);
+  if (context.arguments.has("--detach")) return printDetached(context, launched);
+
+  auto& provider = *context.io.lowLevelProvider;
+  auto out = openOutput(provider, STDOUT_FILENO);
+  auto err = openOutput(provider, STDERR_FILENO);
+  auto target = kj::refcounted<OutputTarget>(*out, *err);
+  auto delivery = launched.run.outputRequest();
+  delivery.setSink(target->sink());
+  delivery.setFollow(true);
+  auto subscribed = delivery.send();
+  auto stdinStream = launched.run.stdinRequest().send();
+  auto subscription = context.wait(
+      subscribed.then([](capnp::Response<rpc::Instance::OutputResults>&& r) { return kj::mv(r); }));
+  check(subscription.getError());
+
+  auto session = launched.session;
+  int code = attach(context, launched.run, stdinStream.getStdin(), *target,
+                    [session]() mutable -> kj::Promise<void> {
+                      return session.stopRequest().send().ignoreResult();
+                    });
+  if (context.arguments.has("--rm")) removeEnvironment(context, launched.environment);
+  return code;
+}
+
+int runExec(Context& context) {
+  context.noMoreWords(1);
+  auto environment = context.environment(context.word(0, "ENV"));
+  auto& provider = *context.io.lowLevelProvider;
+  auto out = openOutput(provider, STDOUT_FILENO);
+  auto err = openOutput(provider, STDERR_FILENO);
+  auto target = kj::refcounted<OutputTarget>(*out, *err);
+  auto request = environment.execRequest();
+  fillLaunch(context, request.initSpec());
+  request.setSink(target->sink());
+  auto answer = context.wait(request.send().then(
+      [](capnp::Response<rpc::TaskEnvironment::ExecResults>&& r) { return kj::mv(r); }));
+  if (answer.getError().getCode() != ErrorCode::NONE) {
+    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+  }
+  auto instance = answer.getInstance();
+  return attach(context, instance, answer.getStdin(), *target,
+                [instance]() mutable -> kj::Promise<void> {
+                  auto kill = instance.signalRequest();
+                  kill.setName("KILL");
+                  return kill.send().ignoreResult();
+                });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,37 @@
+#pragma once
+// How things look on the command line: tables for people, JSON for programs (docs/cli-json.md).
+
+#include "base/json-writer.h"
+#include "bootstrap.capnp.h"
+#include "values.capnp.h"
+
+#include <kj/vector.h>
+
+namespace capstan::cli {
+
+// Rows of text in columns that are as wide as they need to be; control characters are escaped.
+class Table {
+public:
+  explicit Table(std::initializer_list<kj::StringPtr> titles);
+  void row(kj::Vector<kj::String> cells);
+  kj::String finish() const;
+
+private:
+  kj::Vector<kj::Vector<kj::String>> rows;
+};
+
+kj::StringPtr word(rpc::EnvironmentState state);
+kj::StringPtr word(rpc::SessionState state);
+kj::StringPtr word(rpc::RetryHint retry);
+// "exit 3", "signal KILL", "-".
+kj::String exitText(rpc::SessionInfo::Reader session);
+// "2026-11-30 12:00:00" in local time, "-" when unknown.
+kj::String timeText(int64_t unixMs);
+kj::String commandText(rpc::SessionInfo::Reader session, size_t width);
+
+void writeJson(JsonWriter& json, rpc::Error::Reader error);
+void writeJson(JsonWriter& json, rpc::SessionInfo::Reader session, kj::StringPtr environmentId);
+void writeJson(JsonWriter& json, rpc::EnvironmentStatus::Reader status);
+void writeJson(JsonWriter& json, rpc::RuntimeStatus::Reader status);
+
+}  // namespace capstan::cli
