@@ -1,0 +1,67 @@
+#include "wire/rpc-connection.h"
+
+#include <kj/debug.h>
+
+namespace capstan {
+
+namespace {
+
+capnp::ReaderOptions networkOptions(const RpcLimits& limits) {
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = limits.sendOctets / sizeof(capnp::word);
+  return options;
+}
+
+kj::Maybe<capnp::Capability::Client> makeIfAny(
+    kj::Maybe<RpcConnection::MakeBootstrap>& makeBootstrap, CallMeter& meter) {
+  KJ_IF_MAYBE (make, makeBootstrap) {
+    return (*make)(meter);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+kj::Own<RpcConnection> RpcConnection::serve(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream,
+                                            MakeBootstrap makeBootstrap, RpcLimits limits) {
+  return kj::heap<RpcConnection>(timer, kj::mv(stream), limits, capnp::rpc::twoparty::Side::SERVER,
+                                 kj::mv(makeBootstrap));
+}
+
+kj::Own<RpcConnection> RpcConnection::connect(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream,
+                                              RpcLimits limits) {
+  return kj::heap<RpcConnection>(timer, kj::mv(stream), limits, capnp::rpc::twoparty::Side::CLIENT,
+                                 nullptr);
+}
+
+RpcConnection::RpcConnection(kj::Timer& timer, kj::Own<kj::AsyncIoStream> streamParam,
+                             RpcLimits limits, capnp::rpc::twoparty::Side side,
+                             kj::Maybe<MakeBootstrap> makeBootstrap)
+    : stream(kj::mv(streamParam)),
+      budget(kj::refcounted<StreamBudget>(limits.maxRequestOctets / 2)),
+      messages(timer, *stream, limits),
+      network(messages, side, networkOptions(limits)),
+      rpcSystem(network, makeIfAny(makeBootstrap, messages.meter())),
+      disconnected(
+          network.onDisconnect()
+              .exclusiveJoin(messages.onReadingEnded().then(
+                  [&timer, grace = limits.closeGrace]() { return timer.afterDelay(grace); }))
+              // A promise whose source went away means the same: it is over.
+              .catch_([](kj::Exception&&) {})
+              .fork()) {
+  messages.setQueueGauge([this]() { return network.getCurrentQueueSize(); });
+}
+
+RpcConnection::~RpcConnection() noexcept(false) {}
+
+capnp::Capability::Client RpcConnection::bootstrap() {
+  capnp::word scratch[4] = {};
+  capnp::MallocMessageBuilder message(scratch);
+  auto vatId = message.getRoot<capnp::rpc::twoparty::VatId>();
+  vatId.setSide(network.getSide() == capnp::rpc::twoparty::Side::CLIENT
+                    ? capnp::rpc::twoparty::Side::SERVER
+                    : capnp::rpc::twoparty::Side::CLIENT);
+  return rpcSystem.bootstrap(vatId);
+}
+
+}  // namespace capstan

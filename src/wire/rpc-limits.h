@@ -1,0 +1,100 @@
+#pragma once
+// The bounds of one RPC connection, and the count of what it still owes.
+
+#include <kj/exception.h>
+#include <kj/map.h>
+#include <kj/refcount.h>
+#include <kj/time.h>
+
+#include <cstdint>
+
+namespace capstan {
+
+// Bounds of one RPC connection. All octet counts are of whole messages.
+struct RpcLimits {
+  // Above this many unanswered calls CallMeter::admit() refuses further ones (retryable). Writes
+  // into byte streams are left out: a few stalled uploads must not lock out everything else.
+  uint32_t overloadAbove = 256;
+
+  // Above this many unanswered calls, stream writes included, the connection is closed: no honest
+  // client goes on after 3,800 refusals. Reading never pauses instead: a kill that stands behind
+  // the calls it would answer has to be read.
+  uint32_t maxUnanswered = 4096;
+
+  // Above this many octets of unanswered requests the connection is closed. Sixteen full stream
+  // windows; RpcConnection::streamBudget() keeps our own clients below it.
+  uint64_t maxRequestOctets = 16u << 20;
+
+  // Above this many octets of messages that wait to be written the connection is closed: the peer
+  // asks, but does not read.
+  uint64_t maxQueuedOctets = 64u << 20;
+
+  // Most octets of one received message, and most octets that reading it may touch.
+  uint64_t receiveOctets = 1u << 20;
+
+  // Most octets of one sent message; a larger one fails the call that makes it.
+  uint64_t sendOctets = 64u << 20;
+
+  // What a peer may have in flight in one `-> stream` method. Cap'n Proto takes 64 KiB for
+  // anything that is not a socket, which throttles streams inside tunnels.
+  uint32_t streamWindowOctets = 1u << 20;
+
+  // Messages handed over before sockets and timers get their turn.
+  uint32_t messagesPerTurn = 16;
+
+  // How long the last words (an abort with its reason) may take after reading has ended.
+  kj::Duration closeGrace = 1 * kj::SECONDS;
+
+  // For peers that are not trusted: the daemon towards its clients, agentctl before the handshake.
+  static RpcLimits forClients() { return RpcLimits(); }
+
+  // For what dials a server it trusts to answer (client library, agent-link): replies may be long.
+  static RpcLimits forServers() {
+    RpcLimits result;
+    result.receiveOctets = 64u << 20;
+    return result;
+  }
+};
+
+// What one connection's peer has asked and not been answered. Capability servers keep a reference
+// and begin each method with admit(), so that a flood is refused while kill and stop still pass.
+class CallMeter final: public kj::Refcounted {
+public:
+  explicit CallMeter(const RpcLimits& limits): limits(limits) {}
+
+  // Calls of every kind that the peer has sent and whose Return has not been written.
+  uint32_t unanswered() const { return total; }
+  // The octets of those calls.
+  uint64_t requestOctets() const { return octets; }
+  // Whether methods other than signal, stop and revoke are to be refused now.
+  bool overloaded() const { return total - streamWrites > limits.overloadAbove; }
+  // Throws an *overloaded* exception (retryable) when overloaded().
+  void admit() const;
+
+  // For the message stream. A question is begun when read, answered when its Return is written,
+  // finished when its Finish is read (which answers only calls that want no Return).
+  struct Question {
+    uint64_t octets = 0;
+    bool streamWrite = false;
+    bool wantsReturn = true;
+  };
+  void begin(uint32_t id, Question question);
+  void answered(uint32_t id);
+  void finished(uint32_t id);
+  // Why the connection must be closed, or null.
+  kj::Maybe<kj::String> excess() const;
+
+private:
+  struct Entry {
+    Question question;
+    uint32_t calls = 1;  // above 1 only for a peer that reuses an id before its Return
+  };
+
+  const RpcLimits limits;
+  uint32_t total = 0;
+  uint32_t streamWrites = 0;
+  uint64_t octets = 0;
+  kj::HashMap<uint32_t, Entry> questions;
+};
+
+}  // namespace capstan
