@@ -6,6 +6,7 @@
 #include "agentctl/spool.h"
 
 #include <kj/async.h>
+#include <kj/one-of.h>
 
 namespace capstan {
 

@@ -174,6 +174,15 @@ int signalRelative(pid_t pid, int signal, const std::vector<pid_t>& family) {
   return error;
 }
 
+uint32_t countOutside(pid_t root, const std::vector<pid_t>& spared) {
+  uint32_t count = 0;
+  for (pid_t pid: walk(root, spared)) {
+    char state = statOf(pid).state;
+    if (state != 0 && state != 'Z' && state != 'X') ++count;
+  }
+  return count;
+}
+
 KillRound killRound(pid_t root, const std::vector<pid_t>& spared) {
   std::vector<pid_t> seen, family;
   for (int i = 0; i < FREEZE_WALKS; ++i) {

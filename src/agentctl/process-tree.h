@@ -23,6 +23,9 @@ pid_t parentOf(pid_t pid);
 // was given to another process meanwhile is spared. Returns 0, ESRCH or EPERM.
 int signalRelative(pid_t pid, int signal, const std::vector<pid_t>& family);
 
+// How many living processes (no zombies) are below `root`, but for the trees of `spared`.
+uint32_t countOutside(pid_t root, const std::vector<pid_t>& spared);
+
 struct KillRound {
   uint32_t alive = 0;    // Seen and not yet a zombie.
   uint32_t refused = 0;  // Of these: may not be signalled by us.
