@@ -1,0 +1,90 @@
+#include "agentctl/trampoline.h"
+
+#include "agentctl/process-tree.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace capstan {
+
+namespace {
+
+[[noreturn]] void fail(int report, LaunchStep step, int error) {
+  LaunchFailure failure{step, error};
+  // The parent reads end of file if even this fails, and then sees exit status 127.
+  if (write(report, &failure, sizeof(failure)) != sizeof(failure)) _exit(126);
+  _exit(127);
+}
+
+// Moves `fd` out of the way of 0, 1 and 2.
+int above(int fd) { return fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+}  // namespace
+
+kj::StringPtr launchStepName(LaunchStep step) {
+  switch (step) {
+    case LaunchStep::NONE:
+      return "none";
+    case LaunchStep::FORK:
+      return "fork";
+    case LaunchStep::SESSION:
+      return "setsid";
+    case LaunchStep::TERMINAL:
+      return "controlling terminal";
+    case LaunchStep::STREAMS:
+      return "streams";
+    case LaunchStep::DIRECTORY:
+      return "working directory";
+    case LaunchStep::EXECUTE:
+      return "execve";
+  }
+  return "unknown";
+}
+
+void resetSignalHandlers() {
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    sigaction(signal, &standard, nullptr);  // Fails for KILL, STOP and libc's own: as it should.
+  }
+}
+
+void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds) {
+  int report = above(fds.report);
+  int input = above(fds.input), output = above(fds.output), errors = above(fds.errors);
+  if (report < 0 || input < 0 || output < 0 || errors < 0) {
+    fail(fds.report, LaunchStep::STREAMS, errno);
+  }
+  if (setsid() < 0) fail(report, LaunchStep::SESSION, errno);
+  if (fds.terminal && ioctl(input, TIOCSCTTY, 0) < 0) fail(report, LaunchStep::TERMINAL, errno);
+  if (fds.cgroup >= 0) {
+    ssize_t ignored = write(fds.cgroup, "0", 1);  // The reaper's walk finds it all the same.
+    (void)ignored;
+  }
+  if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) {
+    fail(report, LaunchStep::STREAMS, errno);
+  }
+  if (chdir(plan.workingDirectory()) < 0) fail(report, LaunchStep::DIRECTORY, errno);
+  closeAllExcept(kj::arrayPtr(&report, 1));
+
+  resetSignalHandlers();
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  // As execvp: the first that can be executed; a refusal outweighs "not there".
+  int error = ENOENT;
+  for (auto path = plan.candidates(); *path != nullptr; ++path) {
+    execve(*path, plan.arguments(), plan.variables());
+    if (errno == ENOENT || errno == ENOTDIR) continue;
+    error = errno;
+    if (errno != EACCES) break;
+  }
+  fail(report, LaunchStep::EXECUTE, error);
+}
+
+}  // namespace capstan
