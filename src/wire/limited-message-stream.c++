@@ -131,7 +131,8 @@ void LimitedMessageStream::received(capnp::MessageReader& reader) {
     default:
       return;
   }
-  question.octets = reader.sizeInWords() * sizeof(capnp::word);
+  question.octets = reader.sizeInWords() * sizeof(capnp::word) +
+                    (question.streamWrite ? RpcLimits::STREAM_WRITE_COST : 0);
   calls->begin(id, question);
   auto excess = calls->excess();
   if (excess == nullptr) {
