@@ -17,6 +17,18 @@ bool isStreamWrite(capnp::rpc::Call::Reader call) {
          (interfaceId == capnp::typeId<rpc::OutputSink>() && methodId <= 1);
 }
 
+// A cheap look at a message of ours. Its builder puts the root struct right behind the root
+// pointer, and rpc::Message has its discriminant in the first 16 bits; anything laid out otherwise
+// is "not sure".
+bool surelyNeitherReturnNorAbort(kj::ArrayPtr<const kj::ArrayPtr<const capnp::word>> segments) {
+  if (segments.size() == 0 || segments[0].size() < 2) return false;
+  auto bytes = segments[0].asBytes();
+  // Struct pointer, offset 0, at least one data word (encoding.md, "Structs").
+  if ((bytes[0] | bytes[1] | bytes[2] | bytes[3]) != 0 || (bytes[4] | bytes[5]) == 0) return false;
+  auto which = bytes[8] | bytes[9] << 8;
+  return which != capnp::rpc::Message::RETURN && which != capnp::rpc::Message::ABORT;
+}
+
 }  // namespace
 
 // Lives in the continuation of one read; tells the stream if the read went away unfinished.
@@ -119,7 +131,8 @@ void LimitedMessageStream::received(capnp::MessageReader& reader) {
     default:
       return;
   }
-  question.octets = reader.sizeInWords() * sizeof(capnp::word);
+  question.octets = reader.sizeInWords() * sizeof(capnp::word) +
+                    (question.streamWrite ? RpcLimits::STREAM_WRITE_COST : 0);
   calls->begin(id, question);
   auto excess = calls->excess();
   if (excess == nullptr) {
@@ -134,6 +147,7 @@ void LimitedMessageStream::received(capnp::MessageReader& reader) {
 }
 
 void LimitedMessageStream::sending(kj::ArrayPtr<const kj::ArrayPtr<const capnp::word>> segments) {
+  if (surelyNeitherReturnNorAbort(segments)) return;
   capnp::SegmentArrayMessageReader reader(segments);
   auto message = reader.getRoot<capnp::rpc::Message>();
   if (message.isReturn()) {

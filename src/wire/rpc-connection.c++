@@ -38,7 +38,7 @@ RpcConnection::RpcConnection(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream
                              RpcLimits limits, capnp::rpc::twoparty::Side side,
                              kj::Maybe<MakeBootstrap> makeBootstrap)
     : stream(kj::mv(streamParam)),
-      budget(kj::refcounted<StreamBudget>(limits.maxRequestOctets / 2)),
+      budget(kj::refcounted<StreamBudget>(limits.peerRequestOctets / 2)),
       messages(timer, *stream, limits),
       network(messages, side, networkOptions(limits)),
       rpcSystem(network, makeIfAny(makeBootstrap, messages.meter())),

@@ -14,19 +14,22 @@ void CallMeter::begin(uint32_t id, Question question) {
   ++total;
   octets += question.octets;
   if (question.streamWrite) ++streamWrites;
-  questions.upsert(id, Entry{question}, [](Entry& existing, Entry&& next) {
-    existing.question.octets += next.question.octets;
-    ++existing.calls;
-  });
+  questions.upsert(id, Entry{question, question.streamWrite ? 1u : 0u},
+                   [](Entry& existing, Entry&& next) {
+                     existing.question.octets += next.question.octets;
+                     existing.streamWrites += next.streamWrites;
+                     ++existing.calls;
+                     ++existing.begun;
+                   });
 }
 
 void CallMeter::answered(uint32_t id) {
   KJ_IF_MAYBE (entry, questions.find(id)) {
-    --total;
-    // A reused id keeps its octets until the last of its calls is answered.
+    // A reused id is held against its peer until the last of its calls is answered.
     if (--entry->calls > 0) return;
+    total -= entry->begun;
     octets -= entry->question.octets;
-    if (entry->question.streamWrite) --streamWrites;
+    streamWrites -= entry->streamWrites;
     questions.erase(id);
   }
 }
@@ -38,8 +41,8 @@ void CallMeter::finished(uint32_t id) {
 }
 
 kj::Maybe<kj::String> CallMeter::excess() const {
-  if (total > limits.maxUnanswered) {
-    return kj::str(total, " unanswered calls, the limit is ", limits.maxUnanswered);
+  if (guarded() > limits.maxUnanswered) {
+    return kj::str(guarded(), " unanswered calls, the limit is ", limits.maxUnanswered);
   }
   if (octets > limits.maxRequestOctets) {
     return kj::str(octets, " octets of unanswered requests, the limit is ",

@@ -16,14 +16,21 @@ struct RpcLimits {
   // into byte streams are left out: a few stalled uploads must not lock out everything else.
   uint32_t overloadAbove = 256;
 
-  // Above this many unanswered calls, stream writes included, the connection is closed: no honest
-  // client goes on after 3,800 refusals. Reading never pauses instead: a kill that stands behind
-  // the calls it would answer has to be read.
+  // Above this many unanswered calls the connection is closed: no honest client goes on after 3,800
+  // refusals. Reading never pauses instead: a kill that stands behind the calls it would answer
+  // has to be read. Stream writes are left out here too (a window of 1 MiB holds 10,000 tiny ones);
+  // they are bounded by octets.
   uint32_t maxUnanswered = 4096;
 
   // Above this many octets of unanswered requests the connection is closed. Sixteen full stream
-  // windows; RpcConnection::streamBudget() keeps our own clients below it.
+  // windows; RpcConnection::streamBudget() keeps our own clients below it. A stream write counts
+  // STREAM_WRITE_COST more than its size.
   uint64_t maxRequestOctets = 16u << 20;
+  static constexpr uint64_t STREAM_WRITE_COST =
+      512;  // about what a held call costs beside its text
+
+  // What the peer is taken to allow as its own maxRequestOctets.
+  uint64_t peerRequestOctets = 16u << 20;
 
   // Above this many octets of messages that wait to be written the connection is closed: the peer
   // asks, but does not read.
@@ -52,6 +59,7 @@ struct RpcLimits {
   static RpcLimits forServers() {
     RpcLimits result;
     result.receiveOctets = 64u << 20;
+    result.maxRequestOctets = 256u << 20;  // every output stream of ours may stall at once
     return result;
   }
 };
@@ -67,7 +75,7 @@ public:
   // The octets of those calls.
   uint64_t requestOctets() const { return octets; }
   // Whether methods other than signal, stop and revoke are to be refused now.
-  bool overloaded() const { return total - streamWrites > limits.overloadAbove; }
+  bool overloaded() const { return guarded() > limits.overloadAbove; }
   // Throws an *overloaded* exception (retryable) when overloaded().
   void admit() const;
 
@@ -87,7 +95,9 @@ public:
 private:
   struct Entry {
     Question question;
-    uint32_t calls = 1;  // above 1 only for a peer that reuses an id before its Return
+    uint32_t streamWrites;
+    uint32_t calls = 1;  // not yet answered; above 1 only for a peer that reuses an id too early
+    uint32_t begun = 1;
   };
 
   const RpcLimits limits;
@@ -95,6 +105,8 @@ private:
   uint32_t streamWrites = 0;
   uint64_t octets = 0;
   kj::HashMap<uint32_t, Entry> questions;
+
+  uint32_t guarded() const { return total - streamWrites; }
 };
 
 }  // namespace capstan

@@ -37,8 +37,17 @@ kj::Promise<void> watchInterrupts(kj::AsyncIoContext& io, rpc::Instance::Client 
   }
 }
 
-kj::Promise<void> feed(kj::AsyncInputStream& input, rpc::ByteStream::Client stream) {
-  co_await feedStdin(input, kj::mv(stream));
+// The process's end is told by its exit: a stdin that takes no more is not worth a word, unless
+// the process still runs and somebody else writes to it.
+kj::Promise<void> feed(kj::AsyncInputStream& input,
+                       capnp::RemotePromise<rpc::Instance::StdinResults> asked) {
+  auto granted = co_await asked;
+  if (granted.getError().getCode() == ErrorCode::NONE) {
+    co_await feedStdin(input, granted.getStdin());
+  } else if (granted.getError().getCode() != ErrorCode::WRONG_STATE) {
+    std::fprintf(stderr, "capstan: no stdin: %s\n",
+                 kj::str(readProblem(granted.getError())).cStr());
+  }
   // What waits for the process must not end with its stdin.
   co_await kj::Promise<void>(kj::NEVER_DONE);
 }

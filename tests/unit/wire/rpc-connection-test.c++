@@ -108,6 +108,50 @@ TEST_CASE("stream writes are counted but do not lock out other calls") {
   CHECK(state.refused == 0);
 }
 
+TEST_CASE("thousands of tiny stream writes are borne, octets bound them") {
+  Loop loop;
+  ProbeState state;
+  RpcLimits limits;
+  limits.maxRequestOctets = 4 << 20;
+  ProbePair pair(loop.timer, state, kj::newTwoWayPipe(), limits);
+  StreamWindow window;
+  window.writes = 100000;
+  ByteStreamOutput out(pair.process.sinkRequest().send().getSink(), nullptr, window);
+  for (int i = 0; i < 5000; ++i) {
+    out.write("x", 1).wait(loop.waitScope);
+  }
+  settle(loop);
+  CHECK(pair.server->meter().unanswered() == 5000);
+  CHECK(text(pair.server->closeReason()) == "(none)");
+  for (int i = 0; i < 5000 && pair.server->closeReason() == nullptr; ++i) {
+    out.write("x", 1).catch_([](kj::Exception&&) {}).wait(loop.waitScope);
+    loop.waitScope.poll();
+    loop.advance(0 * kj::NANOSECONDS);
+  }
+  CHECK(text(pair.server->closeReason()).find("octets of unanswered") != std::string::npos);
+}
+
+TEST_CASE("the meter: ids used again too early, calls that want no Return, unknown answers") {
+  auto meter = kj::refcounted<CallMeter>(RpcLimits());
+  meter->begin(7, {100, false, true});
+  meter->begin(7, {50, true, true});
+  CHECK(meter->unanswered() == 2);
+  CHECK(meter->requestOctets() == 150);
+  meter->answered(7);
+  CHECK(meter->requestOctets() == 150);  // held against it until the last answer
+  meter->answered(7);
+  CHECK(meter->unanswered() == 0);
+  CHECK(meter->requestOctets() == 0);
+  meter->answered(7);
+  meter->finished(8);
+  CHECK(meter->unanswered() == 0);
+  meter->begin(9, {10, false, false});
+  meter->begin(10, {10, false, true});
+  meter->finished(9);
+  meter->finished(10);  // its Return is still to come
+  CHECK(meter->unanswered() == 1);
+}
+
 TEST_CASE("4,096 unanswered calls are borne, one more closes the connection with its reason") {
   Loop loop;
   ProbeState state;
