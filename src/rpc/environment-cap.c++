@@ -97,18 +97,20 @@ protected:
       co_return;
     }
     running->delivery = kj::mv(reading.get<kj::Own<OutputReading>>());
-    auto writer = co_await process->openStdin(TakeOver::NO);
-    if (writer.is<Problem>()) {
-      fail(context.getResults(), writer.get<Problem>());
-      co_return;
-    }
     KJ_IF_MAYBE (problem, co_await process->start()) {
       fail(context.getResults(), *problem);
       co_return;
     }
+    auto writer = co_await process->openStdin(TakeOver::NO);
     auto results = context.getResults();
     results.setInstance(newExecCap(kj::mv(running), guard.clone()));
-    results.setStdin(newStdin(kj::mv(writer.get<kj::Own<StdinWriter>>()), kj::mv(process)));
+    if (writer.is<Problem>()) {
+      // It has ended already, or has no stdin: its exit says the rest.
+      results.setStdin(
+          KJ_EXCEPTION(DISCONNECTED, "the process takes no stdin", writer.get<Problem>()));
+    } else {
+      results.setStdin(newStdin(kj::mv(writer.get<kj::Own<StdinWriter>>()), kj::mv(process)));
+    }
   }
 
   kj::Promise<void> stop(StopContext context) override {

@@ -37,16 +37,11 @@ kj::Promise<void> watchInterrupts(kj::AsyncIoContext& io, rpc::Instance::Client 
   }
 }
 
-// The process's end is told by its exit: a stdin that takes no more is not worth a word, unless
-// the process still runs and somebody else writes to it.
 kj::Promise<void> feed(kj::AsyncInputStream& input,
-                       capnp::RemotePromise<rpc::Instance::StdinResults> asked) {
-  auto granted = co_await asked;
-  if (granted.getError().getCode() == ErrorCode::NONE) {
-    co_await feedStdin(input, granted.getStdin());
-  } else if (granted.getError().getCode() != ErrorCode::WRONG_STATE) {
-    std::fprintf(stderr, "capstan: no stdin: %s\n",
-                 kj::str(readProblem(granted.getError())).cStr());
+                       kj::Promise<kj::Maybe<rpc::ByteStream::Client>> granted) {
+  auto stream = co_await granted;
+  KJ_IF_MAYBE (peer, stream) {
+    co_await feedStdin(input, kj::mv(*peer));
   }
   // What waits for the process must not end with its stdin.
   co_await kj::Promise<void>(kj::NEVER_DONE);
@@ -89,14 +84,11 @@ kj::Promise<kj::Maybe<int>> finish(rpc::Instance::Client instance, OutputTarget&
 }  // namespace
 
 int attach(Context& context, rpc::Instance::Client instance,
-           kj::Maybe<rpc::ByteStream::Client> stdinStream, OutputTarget& output,
+           kj::Promise<kj::Maybe<rpc::ByteStream::Client>> stdinStream, OutputTarget& output,
            kj::Function<kj::Promise<void>()> onStop) {
   auto input = openInput(*context.io.lowLevelProvider, context.timer(), STDIN_FILENO);
-  kj::Promise<void> feeding = kj::NEVER_DONE;
-  KJ_IF_MAYBE (stream, stdinStream) {
-    feeding = feed(*input, kj::mv(*stream));
-  }
-  auto side = feeding.exclusiveJoin(watchInterrupts(context.io, instance, onStop))
+  auto side = feed(*input, kj::mv(stdinStream))
+                  .exclusiveJoin(watchInterrupts(context.io, instance, onStop))
                   .then([]() -> kj::Maybe<int> { return nullptr; });
   auto code = context.wait(finish(instance, output).exclusiveJoin(kj::mv(side)));
   if (output.lost() > 0) {

@@ -1,4 +1,5 @@
 // capstan: the command line.
+#include "base/memory.h"
 #include "base/version.h"
 #include "tools/capstan/commands.h"
 #include "tools/capstan/views.h"
@@ -167,4 +168,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace capstan::cli
 
-int main(int argc, char** argv) { return capstan::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  capstan::keepHeapForStreams();
+  return capstan::cli::run(argc, argv);
+}

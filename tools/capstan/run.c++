@@ -196,13 +196,23 @@ int runRun(Context& context) {
   delivery.setSink(target->sink());
   delivery.setFollow(true);
   auto subscribed = delivery.send();
-  auto stdinStream = launched.run.stdinRequest().send();
+  auto stdinStream = launched.run.stdinRequest().send().then(
+      [](capnp::Response<rpc::Instance::StdinResults>&& response)
+          -> kj::Maybe<rpc::ByteStream::Client> {
+        if (response.getError().getCode() == ErrorCode::NONE) return response.getStdin();
+        // A process that has ended already takes none; its exit says the rest.
+        if (response.getError().getCode() != ErrorCode::WRONG_STATE) {
+          std::fprintf(stderr, "capstan: no stdin: %s\n",
+                       kj::str(readProblem(response.getError())).cStr());
+        }
+        return nullptr;
+      });
   auto subscription = context.wait(
       subscribed.then([](capnp::Response<rpc::Instance::OutputResults>&& r) { return kj::mv(r); }));
   check(subscription.getError());
 
   auto session = launched.session;
-  int code = attach(context, launched.run, stdinStream.getStdin(), *target,
+  int code = attach(context, launched.run, kj::mv(stdinStream), *target,
                     [session]() mutable -> kj::Promise<void> {
                       return session.stopRequest().send().ignoreResult();
                     });
@@ -226,7 +236,7 @@ int runExec(Context& context) {
     fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
   }
   auto instance = answer.getInstance();
-  return attach(context, instance, answer.getStdin(), *target,
+  return attach(context, instance, kj::Maybe<rpc::ByteStream::Client>(answer.getStdin()), *target,
                 [instance]() mutable -> kj::Promise<void> {
                   auto kill = instance.signalRequest();
                   kill.setName("KILL");

@@ -26,14 +26,10 @@ private:
   kj::Vector<kj::String> early;  // Lines of the first second.
 };
 
-// How an attached process ended.
-struct Attached {
-  int exitCode;
-};
-// Feeds stdin, watches Ctrl-C and waits for the end of process and output. `onStop` is called at
-// the second Ctrl-C within 2 s.
+// Feeds stdin (null = the process takes none), watches Ctrl-C and waits for the end of process and
+// output; returns the exit code. `onStop` is called at the second Ctrl-C within 2 s.
 int attach(Context& context, rpc::Instance::Client instance,
-           kj::Maybe<rpc::ByteStream::Client> stdinStream, OutputTarget& output,
+           kj::Promise<kj::Maybe<rpc::ByteStream::Client>> stdinStream, OutputTarget& output,
            kj::Function<kj::Promise<void>()> onStop);
 
 }  // namespace capstan::cli

@@ -1,5 +1,6 @@
 // capstand: the daemon.
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/version.h"
 #include "client/paths.h"
 #include "tools/capstand/daemon.h"
@@ -129,4 +130,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace capstan
 
-int main(int argc, char** argv) { return capstan::run(argc, argv); }
+int main(int argc, char** argv) {
+  capstan::keepHeapForStreams();
+  return capstan::run(argc, argv);
+}
