@@ -3,7 +3,7 @@
 # and how they are installed. Nothing here touches a machine that has them all.
 
 # To build the programs: compiler, build tools, libraries.
-build_packages="clang-19 meson ninja-build pkg-config ccache patch xz-utils ca-certificates git
+build_packages="clang-19 binutils meson ninja-build pkg-config ccache patch xz-utils ca-certificates git
   libuv1-dev libssl-dev zlib1g-dev"
 # The second platform of agentctl.
 arm64_packages="g++-aarch64-linux-gnu binutils-aarch64-linux-gnu"
