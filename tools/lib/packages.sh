@@ -74,15 +74,18 @@ install_npm_agents() {
   echo "$now" >"$stamp"
 }
 
-# configure_build DIR [MESON-ARGUMENT...]: configures DIR once; later calls leave it alone, since
-# ninja itself runs Meson again when a build file changed.
+# configure_build DIR [MESON-ARGUMENT...]: configures DIR once; later Meson runs again only if one of
+# its own files changed.
 configure_build() {
-  local dir=$1; shift
-  if [ -f "$dir/build.ninja" ]; then return 0; fi
-  rm -rf "$dir"
-  if ! meson setup --native-file tools/native/clang-19.ini "$@" "$dir" >"$dir.log" 2>&1; then
-    cat "$dir.log" >&2; rm -f "$dir.log"
-    return 1
+  local dir=$1 log; shift
+  log=$(mktemp)
+  if [ -f "$dir/build.ninja" ]; then
+    ninja -C "$dir" build.ninja >"$log" 2>&1 && { rm -f "$log"; return 0; }
+  else
+    rm -rf "$dir"
+    meson setup --native-file tools/native/clang-19.ini "$@" "$dir" >"$log" 2>&1 &&
+      { rm -f "$log"; return 0; }
   fi
-  rm -f "$dir.log"
+  cat "$log" >&2; rm -f "$log"
+  return 1
 }
