@@ -59,7 +59,7 @@ def replace_files(words, stub, output):
             skip = False
         elif word in ("-o", "-MF", "-MQ", "-c"):
             skip = True
-        elif word not in ("-MD", "-g", "-O2"):
+        elif word not in ("-MD", "-g", "-O2", "-fcolor-diagnostics"):
             kept.append(word)
     return [*kept, "-g0", "-O0", "-Wno-unused-function", "-o", str(output), "-c", str(stub)]
 
@@ -78,6 +78,9 @@ def main():
     cases = Cases()
     headers = [name for name in tracked_files("src/", "backends/") if name.suffix == ".h"]
     commands = compile_commands(build)
+    # What a library's users are given, its own sources are not.
+    defines = {word for words in commands.values() for word in words
+               if word.startswith("-DCAPSTAN_")}
     folder = build / "tests/style/headers"
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -86,7 +89,7 @@ def main():
         command = command_for(header, commands, stub, stub.with_suffix(".o"))
         if command is None:
             return f"{header}: no compiled source to take the flags from"
-        run = subprocess.run(command, cwd=build, stdout=subprocess.PIPE,
+        run = subprocess.run([*command, *defines], cwd=build, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
         errors = [line for line in run.stdout.splitlines() if "error:" in line]
         return None if run.returncode == 0 else (errors or [f"{header}: did not compile"])[0]
@@ -98,7 +101,7 @@ def main():
         for name, group in sorted(by_folder.items()):
             alone = [header for header in group if not proved_by(header, commands)]
             problems = [problem for problem in pool.map(compile_alone, alone) if problem]
-            print(f"# {name}: {len(group)} headers, {len(alone)} compiled here", flush=True)
+            print(f"{name}: {len(group)} headers, {len(alone)} compiled here", file=sys.stderr)
             cases.check(f"headers of {name} compile alone", problems)
     cases.end()
 

@@ -3,7 +3,7 @@
 # and how they are installed. Nothing here touches a machine that has them all.
 
 # To build the programs: compiler, build tools, libraries.
-build_packages="clang-19 meson ninja-build pkg-config ccache patch xz-utils ca-certificates git
+build_packages="clang-19 binutils meson ninja-build pkg-config ccache patch xz-utils ca-certificates git
   libuv1-dev libssl-dev zlib1g-dev"
 # The second platform of agentctl.
 arm64_packages="g++-aarch64-linux-gnu binutils-aarch64-linux-gnu"
@@ -74,15 +74,18 @@ install_npm_agents() {
   echo "$now" >"$stamp"
 }
 
-# configure_build DIR [MESON-ARGUMENT...]: configures DIR once; later calls leave it alone, since
-# ninja itself runs Meson again when a build file changed.
+# configure_build DIR [MESON-ARGUMENT...]: configures DIR once; later Meson runs again only if one of
+# its own files changed.
 configure_build() {
-  local dir=$1; shift
-  if [ -f "$dir/build.ninja" ]; then return 0; fi
-  rm -rf "$dir"
-  if ! meson setup --native-file tools/native/clang-19.ini "$@" "$dir" >"$dir.log" 2>&1; then
-    cat "$dir.log" >&2; rm -f "$dir.log"
-    return 1
+  local dir=$1 log; shift
+  log=$(mktemp)
+  if [ -f "$dir/build.ninja" ]; then
+    ninja -C "$dir" build.ninja >"$log" 2>&1 && { rm -f "$log"; return 0; }
+  else
+    rm -rf "$dir"
+    meson setup --native-file tools/native/clang-19.ini "$@" "$dir" >"$log" 2>&1 &&
+      { rm -f "$log"; return 0; }
   fi
-  rm -f "$dir.log"
+  cat "$log" >&2; rm -f "$log"
+  return 1
 }
