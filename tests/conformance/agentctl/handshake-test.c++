@@ -88,6 +88,7 @@ TEST_CASE("a connection that proves nothing is closed") {
   IoLoop loop;
   Helper helper(loop, {"--handshake-limit-ms"_kj, "100"_kj});
   auto stranger = helper.connect();
+  begin(loop, *stranger, helper.nonce.asBytes());
   auto link = helper.connect();
   auto control = test::control(loop, *link, helper.nonce.asBytes());
   await(loop, stranger->onDisconnect(), 5 * kj::SECONDS);

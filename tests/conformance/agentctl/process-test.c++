@@ -43,6 +43,7 @@ TEST_CASE("a process has its variables, its streams and nothing else") {
   auto attached = attach(loop, ready.bulk, "x-1");
   drain(loop, attached);
   auto& out = attached.sink->out;
+  INFO(out);
   CHECK(out.find("PLAIN=plain value\n") != std::string::npos);
   CHECK(out.find("HOME=/") != std::string::npos);
   CHECK(out.find("AGENTCTL") == std::string::npos);
@@ -126,8 +127,11 @@ TEST_CASE("TERM comes first and the kill after the grace") {
   REQUIRE(becomesTrue(loop, [&]() { return attached.sink->out == "up\n"; }));
   CHECK(stop(loop, polite, false, 20'000) == 0);
   CHECK(await(loop, polite.waitRequest().send().dropPipeline()).getExit().getCode() == 9);
-  auto stubborn = started(loop, ready.control,
-                          {.id = "x-2", .script = "trap '' TERM; while :; do sleep 0.01; done"});
+  auto stubborn =
+      started(loop, ready.control,
+              {.id = "x-2", .script = "trap '' TERM; echo up; while :; do sleep 0.01; done"});
+  auto second = attach(loop, ready.bulk, "x-2");
+  REQUIRE(becomesTrue(loop, [&]() { return second.sink->out == "up\n"; }));
   CHECK(stop(loop, stubborn, false, 100) == 0);
   CHECK(await(loop, stubborn.waitRequest().send().dropPipeline()).getExit().getSignal() == "KILL");
 }
