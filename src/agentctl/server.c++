@@ -196,13 +196,16 @@ void HelperServer::ownerWent() {
 }
 
 kj::Promise<void> HelperServer::countUnowned() {
+  bool bounded = options.unownedPeriod > 0 * kj::SECONDS;
   auto since = host.timer.now();
-  co_await host.timer.atTime(since + options.ephemeralGrace);
-  for (auto& instance: all()) {
-    // In the task set: an owner that comes back now does not undo an end that has begun.
-    if (instance->isEphemeral()) tasks.add(endEphemeral(kj::mv(instance)));
+  if (!bounded || options.ephemeralGrace < options.unownedPeriod) {
+    co_await host.timer.atTime(since + options.ephemeralGrace);
+    for (auto& instance: all()) {
+      // In the task set: an owner that comes back now does not undo an end that has begun.
+      if (instance->isEphemeral()) tasks.add(endEphemeral(kj::mv(instance)));
+    }
   }
-  if (options.unownedPeriod == 0 * kj::SECONDS) co_return;
+  if (!bounded) co_return;
   co_await host.timer.atTime(since + options.unownedPeriod);
   KJ_LOG(WARNING, "nobody owned this helper for the whole period: ending");
   auto done = kj::newPromiseAndFulfiller<uint32_t>();
