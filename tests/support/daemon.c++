@@ -1,0 +1,99 @@
+#include "support/daemon.h"
+
+#include <cstdlib>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace capstan::test {
+
+namespace {
+
+kj::Array<kj::String> helperFolder() {
+  const char* folder = std::getenv("AGENTCTL_DIR");
+  KJ_REQUIRE(folder != nullptr, "the test needs AGENTCTL_DIR, the folder of the built agentctl");
+  return kj::arr(kj::str(folder));
+}
+
+}  // namespace
+
+Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFolder()) {
+  StandaloneOptions options;
+  options.stateDirectory = kj::str(state.path());
+  options.runtimeDirectory = kj::str(state.path());
+  options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")},
+                              ProcessVariable{kj::str("HOME"), kj::str(state.path())});
+  KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
+  standalone = kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, kj::mv(options));
+  runtimes.add(*standalone);
+  services = kj::heap<Services>(
+      Services{loop.timer, kj::systemPreciseCalendarClock(), entropy, runtimes, Limits()});
+  supervisor = kj::heap<Supervisor>(*services);
+  frontend = kj::heap<Frontend>(Frontend{*supervisor, "test", geteuid(), true, []() {}});
+  server = kj::heap<RpcServer>(loop.timer, *frontend);
+}
+
+Daemon::~Daemon() noexcept(false) {
+  server = nullptr;
+  supervisor->close().then([this]() { return standalone->close(); }).wait(loop.waitScope);
+}
+
+kj::Own<ClientConnection> Daemon::connect() {
+  Peer peer;
+  peer.uid = geteuid();
+  return connect(peer);
+}
+
+kj::Own<ClientConnection> Daemon::connect(Peer peer) {
+  auto pipe = kj::newTwoWayPipe();
+  server->serve(kj::mv(pipe.ends[0]), peer);
+  return ClientConnection::over(loop.timer, kj::mv(pipe.ends[1]));
+}
+
+bool Daemon::becomesTrue(kj::Function<bool()> question) {
+  for (int i = 0; i < 1000; ++i) {
+    if (question()) return true;
+    loop.timer.afterDelay(10 * kj::MILLISECONDS).wait(loop.waitScope);
+  }
+  return false;
+}
+
+Collector::Collector(Seen& seen, kj::Maybe<kj::Promise<void>> holdUntil): seen(seen) {
+  KJ_IF_MAYBE (promise, holdUntil) {
+    hold = promise->fork();
+  }
+}
+
+kj::Promise<void> Collector::write(WriteContext context) {
+  auto params = context.getParams();
+  auto bytes = params.getBytes();
+  if (params.getOffset() != seen.next) seen.ordered = false;
+  seen.next = params.getOffset() + bytes.size();
+  seen.octets += bytes.size();
+  if (seen.keep) {
+    auto& text = params.getStream() == rpc::OutputStream::STDERR ? seen.err : seen.out;
+    text.append(bytes.asChars().begin(), bytes.size());
+  }
+  KJ_IF_MAYBE (fork, hold) {
+    return fork->addBranch();
+  }
+  return kj::READY_NOW;
+}
+
+kj::Promise<void> Collector::gap(GapContext context) {
+  seen.next = context.getParams().getTo();
+  return kj::READY_NOW;
+}
+
+kj::Promise<void> Collector::end(EndContext) {
+  seen.ended = true;
+  return kj::READY_NOW;
+}
+
+void setCommand(rpc::LaunchSpec::Builder spec, std::initializer_list<kj::StringPtr> words) {
+  auto out = spec.initCommand(words.size());
+  uint32_t i = 0;
+  for (auto word: words)
+    out.set(i++, word);
+}
+
+}  // namespace capstan::test

@@ -1,0 +1,84 @@
+#pragma once
+// A whole daemon in the test's own process: the real supervisor, the standalone backend and a real
+// agentctl ($AGENTCTL_DIR), spoken to over in-memory pipes.
+
+#include "backends/standalone/standalone-backend.h"
+#include "client/connection.h"
+#include "core/supervisor.h"
+#include "rpc/server.h"
+#include "support/test.h"
+
+#include <string>
+
+namespace capstan::test {
+
+class Daemon {
+public:
+  Daemon();
+  ~Daemon() noexcept(false);
+  KJ_DISALLOW_COPY_AND_MOVE(Daemon);
+
+  IoLoop loop;
+  TempDir state;
+
+  // A new client, as the user `uid` (default: the daemon's own).
+  kj::Own<ClientConnection> connect();
+  kj::Own<ClientConnection> connect(Peer peer);
+
+  // Waits with a limit of 30 s.
+  template <typename T>
+  T wait(kj::Promise<T> promise) {
+    return loop.timer.timeoutAfter(30 * kj::SECONDS, kj::mv(promise)).wait(loop.waitScope);
+  }
+  template <typename Results>
+  capnp::Response<Results> wait(capnp::RemotePromise<Results> promise) {
+    return wait(promise.then([](capnp::Response<Results>&& response) { return kj::mv(response); }));
+  }
+  // Waits until `question` says yes; false after 10 s.
+  bool becomesTrue(kj::Function<bool()> question);
+
+  kj::String environmentFolder(kj::StringPtr id) {
+    return kj::str(state.path(), "/environments/", id);
+  }
+  Supervisor& core() { return *supervisor; }
+
+private:
+  UvLoop uv;
+  Offload offload;
+  SystemEntropy entropy;
+  HelperFiles files;
+  kj::Own<StandaloneBackend> standalone;
+  RuntimeRegistry runtimes;
+  kj::Own<Services> services;
+  kj::Own<Supervisor> supervisor;
+  kj::Own<Frontend> frontend;
+  kj::Own<RpcServer> server;
+};
+
+// Collects an output log.
+class Collector final: public rpc::OutputSink::Server {
+public:
+  struct Seen {
+    std::string out, err;
+    uint64_t next = 0;  // The offset that has to come next.
+    uint64_t octets = 0;
+    bool ordered = true;  // Every write began where the last one ended.
+    bool ended = false;
+    bool keep = true;  // false: count only.
+  };
+  // `seen` outlives the sink. While `*hold` is true, writes are not answered.
+  explicit Collector(Seen& seen, kj::Maybe<kj::Promise<void>> hold = nullptr);
+
+protected:
+  kj::Promise<void> write(WriteContext context) override;
+  kj::Promise<void> gap(GapContext context) override;
+  kj::Promise<void> end(EndContext context) override;
+
+private:
+  Seen& seen;
+  kj::Maybe<kj::ForkedPromise<void>> hold;
+};
+
+void setCommand(rpc::LaunchSpec::Builder spec, std::initializer_list<kj::StringPtr> words);
+
+}  // namespace capstan::test

@@ -1,0 +1,45 @@
+#include "domain/executors.h"
+
+#include "support/test.h"
+
+namespace capstan {
+
+TEST_CASE("every executor type has its runtime") {
+  struct Row {
+    kj::StringPtr type;
+    kj::StringPtr runtime;
+  };
+  for (auto row: {Row{"local_pc", "standalone"}, Row{"local", "standalone"},
+                  Row{"local_docker", "docker"}, Row{"remote_docker", "docker"}, Row{"ssh", "ssh"},
+                  Row{"k8s", "kubernetes"}, Row{"sprites", "sprites"}}) {
+    INFO(row.type.cStr());
+    CHECK(runtimeOf(row.type).get<kj::StringPtr>() == row.runtime);
+  }
+}
+
+TEST_CASE("an unknown executor type never falls back to the host") {
+  for (auto type: {"", "LOCAL_PC", "worktree", "docker", "local_pc "}) {
+    auto refused = runtimeOf(type);
+    REQUIRE(refused.is<Problem>());
+    CHECK(refused.get<Problem>().code == ErrorCode::INVALID_ARGUMENT);
+    CHECK(kj::str(refused.get<Problem>().hint) ==
+          "known types: local_pc, local_docker, remote_docker, ssh, k8s, sprites");
+  }
+}
+
+TEST_CASE("an executor is chosen by id, name or unique prefix") {
+  auto id = [](kj::StringPtr name) {
+    return kj::str(chooseExecutor(name).get<const Executor*>()->id);
+  };
+  CHECK(id("") == "exec-local-pc");
+  CHECK(id("exec-local-docker") == "exec-local-docker");
+  CHECK(id("Local Docker") == "exec-local-docker");
+  CHECK(id("exec-local-p") == "exec-local-pc");
+
+  auto ambiguous = chooseExecutor("exec-");
+  CHECK(ambiguous.get<Problem>().code == ErrorCode::INVALID_ARGUMENT);
+  CHECK(ambiguous.get<Problem>().field == "spec.executorId");
+  CHECK(chooseExecutor("prod").get<Problem>().code == ErrorCode::NOT_FOUND);
+}
+
+}  // namespace capstan
