@@ -77,16 +77,17 @@ Result<kj::Own<ReaperLink>> ReaperLink::fork(kj::UnixEventPort& port, kj::Timer&
     return launchProblem({LaunchStep::FORK, error});
   }
   children.addReaper(pid);
-  return kj::heap<ReaperLink>(port, timer, children, kj::mv(ours), pid);
+  return kj::heap<ReaperLink>(port, timer, children, kj::mv(ours), pid, kj::mv(cgroup));
 }
 
 ReaperLink::ReaperLink(kj::UnixEventPort& port, kj::Timer& timer, ChildWatch& children,
-                       kj::AutoCloseFd fdParam, pid_t reaper)
+                       kj::AutoCloseFd fdParam, pid_t reaper, kj::Maybe<CgroupFds> cgroup)
     : timer(timer),
       children(children),
       fd(kj::mv(fdParam)),
       observer(port, fd, kj::UnixEventPort::FdObserver::OBSERVE_READ),
-      reaper(reaper) {
+      reaper(reaper),
+      cgroup(kj::mv(cgroup)) {
   auto paf = kj::newPromiseAndFulfiller<void>();
   emptyFulfiller = kj::mv(paf.fulfiller);
   whenEmpty = paf.promise.fork();
@@ -155,6 +156,9 @@ kj::Promise<void> ReaperLink::superviseAdopted() {
     auto orphans = adoptedProcesses();
     if (orphans == 0) break;
     co_await timer.afterDelay(ADOPTED_PAUSE);
+  }
+  KJ_IF_MAYBE (group, cgroup) {
+    rmdir(group->path.cStr());
   }
   empty = true;
   emptyFulfiller->fulfill();
@@ -282,6 +286,11 @@ kj::Promise<uint32_t> ReaperLink::stopAdopted(uint64_t graceMs, bool force) {
   auto deadline = timer.now() + KILL_LIMIT_MS * kj::MILLISECONDS;
   KillRound round;
   do {
+    KJ_IF_MAYBE (group, cgroup) {
+      if (pwrite(group->kill, "1", 1, 0) < 0) {
+        // Nothing lost: the walk below reaches the same processes.
+      }
+    }
     if (isAgentAlive()) kill(-agent, SIGKILL);  // Also where it could not be adopted.
     round = killRound(getpid(), children.liveReapers());
     co_await timer.afterDelay(ROUND_PAUSE);

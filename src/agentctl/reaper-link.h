@@ -37,7 +37,7 @@ public:
                                           kj::Maybe<CgroupFds> cgroup);
 
   ReaperLink(kj::UnixEventPort& port, kj::Timer& timer, ChildWatch& children, kj::AutoCloseFd fd,
-             pid_t reaper);
+             pid_t reaper, kj::Maybe<CgroupFds> cgroup);
   ~ReaperLink() noexcept(false);
   KJ_DISALLOW_COPY_AND_MOVE(ReaperLink);
 
@@ -67,6 +67,7 @@ private:
   kj::AutoCloseFd fd;
   kj::UnixEventPort::FdObserver observer;  // Of `fd`.
   pid_t reaper;
+  kj::Maybe<CgroupFds> cgroup;  // Removed by the reaper, or by us when that has died.
   pid_t agent = 0;
   uint64_t agentTicks = 0;
   bool linked = true;   // The reaper lives.

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace capstan {
@@ -46,10 +47,12 @@ kj::StringPtr launchStepName(LaunchStep step) {
 }
 
 void resetSignalHandlers() {
-  struct sigaction standard{};
-  standard.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) {
-    sigaction(signal, &standard, nullptr);  // Fails for KILL, STOP and libc's own: as it should.
+  // By the system call: libc's own function refuses its internal signals 32 and 33, which
+  // posix_spawn leaves ignored in whoever started agentctl. All zeros is SIG_DFL without flags.
+  alignas(8) const char standard[64] = {};
+  constexpr size_t KERNEL_SIGSET_BYTES = 8;
+  for (int signal = 1; signal <= 64; ++signal) {
+    syscall(SYS_rt_sigaction, signal, standard, nullptr, KERNEL_SIGSET_BYTES);  // KILL, STOP: no.
   }
 }
 

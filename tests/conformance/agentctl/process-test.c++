@@ -211,6 +211,8 @@ TEST_CASE("a killed reaper's tree is adopted and can still be ended") {
   CHECK(processesWith("987.451") == 1);
   CHECK(stop(loop, instance, true) == 0);
   CHECK(processesWith("987.451") == 0);
+  auto info = await(loop, instance.infoRequest().send().dropPipeline());
+  CHECK(info.getInfo().getDescendants() == 0);
 }
 
 }  // namespace capstan::test

@@ -200,4 +200,46 @@ TEST_CASE("output comes back from its spool after the process's end") {
   CHECK(std::system(kj::str("test -z \"$(ls ", session, ")\"").cStr()) == 0);
 }
 
+TEST_CASE("how fast output passes", "[.][bench]") {
+  LogWatch logs;
+  IoLoop loop;
+  Helper helper(loop);
+  Ready ready(loop, helper);
+  auto instance =
+      started(loop, ready.control,
+              {.script = "read go; head -c 1073741824 /dev/zero", .pauseWhenFull = true});
+  auto request = ready.bulk.outputRequest();
+  class Counter final: public rpc::OutputSink::Server {
+  public:
+    Counter(uint64_t& bytes, bool& ended): bytes(bytes), ended(ended) {}
+    kj::Promise<void> write(WriteContext context) override {
+      bytes += context.getParams().getBytes().size();
+      return kj::READY_NOW;
+    }
+    kj::Promise<void> end(EndContext) override {
+      ended = true;
+      return kj::READY_NOW;
+    }
+
+  private:
+    uint64_t& bytes;
+    bool& ended;
+  };
+  uint64_t bytes = 0;
+  bool ended = false;
+  request.setId("x-1");
+  request.setFollow(true);
+  request.setSink(kj::heap<Counter>(bytes, ended));
+  auto answer = await(loop, request.send().dropPipeline());
+  auto input = stdinOf(loop, ready.bulk, "x-1");
+  auto go = input.writeRequest();
+  go.setBytes("\n"_kj.asBytes());
+  auto begin = loop.timer.now();
+  await(loop, go.send());
+  REQUIRE(becomesTrue(loop, [&]() { return ended; }, 60 * kj::SECONDS));
+  CHECK(bytes == 1u << 30);
+  WARN("GiB/s: " << 1e3 / static_cast<double>((loop.timer.now() - begin) / kj::MILLISECONDS)
+                 << ", resident KiB: " << residentKiB(helper.pid()));
+}
+
 }  // namespace capstan::test

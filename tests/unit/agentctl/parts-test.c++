@@ -69,8 +69,8 @@ TEST_CASE("a launch plan holds exactly what was given") {
   auto secrets = config.initSecrets(1);
   secrets[0].setKey("S");
   secrets[0].setValue("hush"_kj.asBytes());
-  config.setWorkingDirectory("/work");
-  auto made = LaunchPlan::from(config.asReader(), "/home/u");
+  config.setWorkingDirectory("/place");
+  auto made = LaunchPlan::from(config.asReader(), "/dwelling/u");
   REQUIRE(made.is<kj::Own<LaunchPlan>>());
   auto& plan = *made.get<kj::Own<LaunchPlan>>();
   CHECK(kj::StringPtr(plan.candidates()[0]) == "/a/prog");
@@ -79,11 +79,11 @@ TEST_CASE("a launch plan holds exactly what was given") {
   CHECK(plan.candidates()[3] == nullptr);
   CHECK(kj::StringPtr(plan.arguments()[1]) == "");
   CHECK(plan.arguments()[2] == nullptr);
-  CHECK(holds(plan.variables(), "HOME=/home/u"));
+  CHECK(holds(plan.variables(), "HOME=/dwelling/u"));
   CHECK(holds(plan.variables(), "K=plain"));
   CHECK(holds(plan.variables(), "S=hush"));
   CHECK(plan.variables()[4] == nullptr);
-  CHECK(kj::StringPtr(plan.workingDirectory()) == "/work");
+  CHECK(kj::StringPtr(plan.workingDirectory()) == "/place");
 
   const char* secret = plan.variables()[0];
   plan.wipe();
@@ -118,9 +118,9 @@ TEST_CASE("home comes from the text of passwd") {
   test::TempDir folder;
   auto file = folder / "passwd";
   std::ofstream(file.cStr())
-      << "root:x:0:0:root:/root:/bin/sh\nbroken:x\nu:x:1000:1000::/home/u:\n";
+      << "root:x:0:0:root:/root:/bin/sh\nbroken:x\nu:x:1000:1000::/dwelling/u:\n";
   CHECK(homeOf(0, file) == "/root");
-  CHECK(homeOf(1000, file) == "/home/u");
+  CHECK(homeOf(1000, file) == "/dwelling/u");
   CHECK(homeOf(7, file) == "");
   CHECK(homeOf(0, folder / "none") == "");
 }
