@@ -66,7 +66,7 @@ struct Error {
   cause @2 :Text;          # Why, when known.
   hint @3 :Text;           # The next step, often a command.
   field @4 :Text;          # Path of the value at fault, e.g. "config.workspace.mode".
-  source @5 :Text;         # "docker", "kubernetes", "ssh", "agentctl"; empty = Capstan itself.
+  source @5 :Text;         # "docker", "kubernetes", "ssh", "agentctl", "system" (an errno); empty = Capstan.
   upstreamCode @6 :Text;   # That source's own code, verbatim.
   retry @7 :RetryHint;
   retryAfterMs @8 :UInt64; # 0 = no advice.

@@ -88,8 +88,8 @@ kj::Own<void> EnvironmentActor::showProgress(ProgressSink& sink) {
 
 // ---- bring-up
 
+// Also runs in `tasks`, so it must not hold a reference to this: that would be a cycle.
 kj::Promise<Outcome> EnvironmentActor::ready() {
-  auto self = kj::addRef(*this);
   KJ_IF_MAYBE (refusal, refuseNew()) {
     co_return kj::mv(*refusal);
   }
@@ -251,17 +251,22 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec l
 kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpec launch) {
   ++launching;
   KJ_DEFER(--launching);
-  auto cancelled = []() -> Problem {
-    return Problem(ErrorCode::CANCELLED, kj::str("the launch was cancelled"));
-  };
   bool startNow = launch.start;
+  auto stopsBefore = stops;
+  auto cancellation = [&]() -> kj::Maybe<Problem> {
+    if (work->cancelled) return Problem(ErrorCode::CANCELLED, kj::str("the launch was cancelled"));
+    if (stops != stopsBefore) {
+      return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
+    }
+    return refuseNew();
+  };
 
   KJ_IF_MAYBE (problem, co_await ready()) {
     work->answer->fulfill(kj::mv(*problem));
     co_return;
   }
-  if (work->cancelled) {
-    work->answer->fulfill(cancelled());
+  KJ_IF_MAYBE (problem, cancellation()) {
+    work->answer->fulfill(kj::mv(*problem));
     co_return;
   }
   auto sessionId = newId(IdKind::SESSION, services.entropy);
@@ -273,14 +278,7 @@ kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpe
   }
   auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
   auto session = kj::refcounted<SessionActor>(kj::str(sessionId), kj::addRef(*process));
-  kj::Maybe<Problem> failure;
-  if (work->cancelled) {
-    failure = cancelled();
-  } else {
-    KJ_IF_MAYBE (refusal, refuseNew()) {
-      failure = kj::mv(*refusal);
-    }
-  }
+  auto failure = cancellation();
   if (failure == nullptr) {
     // In the map before the start, so that a stop meanwhile finds it.
     sessions.insert(kj::str(sessionId), kj::addRef(*session));

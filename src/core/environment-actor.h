@@ -56,8 +56,12 @@ public:
   // A client's wish for the time from TERM to KILL; 0 = the default, at most 10 minutes.
   kj::Duration stopGrace(uint64_t askedMs) const;
 
-  // Ends all runs and execs; the place stays. Idempotent; concurrent calls take turns.
+  // Ends all runs and execs; the place stays. Idempotent; concurrent calls take turns. Dropping the
+  // promise does not end the stop.
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
+  // Ends one session's run. Dropping the promise does not end the stop.
+  kj::Promise<Outcome> stopSession(kj::Own<SessionActor> session, kj::Duration grace,
+                                   StopMode mode);
 
   // Ends everything and removes what was made as far as `scope` goes; resolves to what was left.
   // With leftovers the environment stays, failed, for another try.
@@ -90,6 +94,7 @@ private:
   kj::TreeMap<kj::String, kj::Own<SessionActor>> sessions;
   kj::HashMap<kj::String, kj::Own<ProcessActor>> execs;
   uint32_t launching = 0;
+  uint32_t stops = 0;  // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
   AsyncLock ending;   // stop and cleanUp take turns.
@@ -104,6 +109,9 @@ private:
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
                                                          kj::String sessionId);
   kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
+  // Runs `work` in `tasks`, whoever waits for it.
+  kj::Promise<Outcome> toItsEnd(kj::Promise<Outcome> work);
+  kj::Promise<Outcome> stopAll(kj::Duration grace, StopMode mode);
   kj::Promise<void> endProcesses(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
   kj::Promise<void> removeAll(CleanupScope scope, CleanupReport& report);
   kj::Promise<void> discardQuietly(kj::Own<ProcessActor> process);

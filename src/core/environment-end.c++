@@ -43,12 +43,39 @@ kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mo
   }
 }
 
+namespace {
+
+kj::Promise<void> answer(kj::Promise<Outcome> work,
+                         kj::Own<kj::PromiseFulfiller<Outcome>> fulfiller) {
+  fulfiller->fulfill(co_await work);
+}
+
+}  // namespace
+
+kj::Promise<Outcome> EnvironmentActor::toItsEnd(kj::Promise<Outcome> work) {
+  auto pair = kj::newPromiseAndFulfiller<Outcome>();
+  tasks.add(answer(kj::mv(work), kj::mv(pair.fulfiller)));
+  return kj::mv(pair.promise);
+}
+
 kj::Promise<Outcome> EnvironmentActor::stop(kj::Duration grace, StopMode mode) {
   auto self = kj::addRef(*this);
+  co_return co_await toItsEnd(stopAll(grace, mode));
+}
+
+kj::Promise<Outcome> EnvironmentActor::stopSession(kj::Own<SessionActor> session,
+                                                   kj::Duration grace, StopMode mode) {
+  auto self = kj::addRef(*this);
+  co_return co_await toItsEnd(session->stop(grace, mode));
+}
+
+// In `tasks`: holds no reference to this.
+kj::Promise<Outcome> EnvironmentActor::stopAll(kj::Duration grace, StopMode mode) {
   kj::Vector<Problem> problems;
   co_await ending.with([&]() -> kj::Promise<void> {
     if (gone) return kj::READY_NOW;
     auto before = current;
+    ++stops;
     setState(EnvironmentState::STOPPING);
     return endProcesses(grace, mode, problems).then([this, before]() {
       if (current == EnvironmentState::STOPPING) {
@@ -71,6 +98,7 @@ kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
 
 kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport& report) {
   if (gone) co_return;
+  ++stops;
   setState(EnvironmentState::CLEANING);
   kj::Vector<Problem> problems;
   co_await endProcesses(services.limits.deadlines.stopGrace, StopMode::GRACEFUL, problems);

@@ -62,36 +62,53 @@ kj::Promise<SessionStatus> SessionActor::statusWithReport() {
 
 kj::Promise<Outcome> SessionActor::start() {
   auto self = kj::addRef(*this);
+  Outcome outcome;
+  co_await turns.with([&]() { return startInTurn(outcome); });
+  co_return kj::mv(outcome);
+}
+
+kj::Promise<void> SessionActor::startInTurn(Outcome& outcome) {
   if (state() != SessionState::STARTING) {
-    co_return Problem(ErrorCode::WRONG_STATE, kj::str("the session was started already"));
+    outcome =
+        Problem(ErrorCode::WRONG_STATE, kj::str("the session was started or stopped already"));
+    co_return;
   }
-  auto outcome = co_await process->start();
+  outcome = co_await process->start();
   KJ_IF_MAYBE (problem, outcome) {
     startFailure = problem->clone();
   }
-  co_return kj::mv(outcome);
 }
 
 kj::Promise<Outcome> SessionActor::stop(kj::Duration grace, StopMode mode) {
   auto self = kj::addRef(*this);
-  if (process->lost() != nullptr) co_return nullptr;
+  Outcome outcome;
+  co_await turns.with([&]() { return stopInTurn(grace, mode, outcome); });
+  co_return kj::mv(outcome);
+}
+
+kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome) {
+  if (process->lost() != nullptr) co_return;
   if (!process->started()) {
     stoppedUnstarted = true;
-    co_return nullptr;
+    co_return;
   }
   if (process->exit() == nullptr) stopRequested = true;
   // Also after the agent's own exit: its descendants end here.
   auto stopped = co_await process->stop(grace, mode);
-  if (stopped.is<Problem>()) co_return kj::mv(stopped.get<Problem>());
+  if (stopped.is<Problem>()) {
+    outcome = kj::mv(stopped.get<Problem>());
+    co_return;
+  }
   auto survivors = stopped.get<uint32_t>();
   if (survivors > 0) {
-    co_return Problem(ErrorCode::INTERNAL,
-                      kj::str(survivors, " processes of the session could not be ended"))
-        .because(kj::str("agentctl may not signal them (another user, or stuck in the kernel)"))
-        .advise(kj::str("look for them with ps and end them as their user"));
+    outcome =
+        Problem(ErrorCode::INTERNAL,
+                kj::str(survivors, " processes of the session could not be ended"))
+            .because(kj::str("agentctl may not signal them (another user, or stuck in the kernel)"))
+            .advise(kj::str("look for them with ps and end them as their user"));
+    co_return;
   }
   co_await process->onEnd();
-  co_return nullptr;
 }
 
 }  // namespace capstan

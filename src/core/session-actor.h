@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/async.h"
 #include "core/process-actor.h"
 
 namespace capstan {
@@ -32,6 +33,10 @@ private:
   bool stopRequested = false;
   bool stoppedUnstarted = false;
   kj::Maybe<Problem> startFailure;
+  AsyncLock turns;  // A stop waits for a start in progress, then ends what it started.
+
+  kj::Promise<void> startInTurn(Outcome& outcome);
+  kj::Promise<void> stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome);
 };
 
 }  // namespace capstan

@@ -114,7 +114,8 @@ protected:
     auto self = kj::addRef(*session);
     auto grace = environment->stopGrace(params.getGraceMs());
     auto mode = params.getForce() ? StopMode::FORCED : StopMode::GRACEFUL;
-    KJ_IF_MAYBE (problem, co_await self->stop(grace, mode)) {
+    auto outcome = co_await environment->stopSession(kj::addRef(*self), grace, mode);
+    KJ_IF_MAYBE (problem, outcome) {
       fail(context.getResults(), *problem);
       co_return;
     }

@@ -1,10 +1,10 @@
 #include "transport/helper-files.h"
 
-#include <kj/filesystem.h>
 #include <kj/io.h>
 #include <kj/vector.h>
 
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -38,6 +38,13 @@ kj::String fileName(kj::StringPtr platform) {
   return name;
 }
 
+// The helper is started in another working directory.
+kj::String absolute(kj::StringPtr path) {
+  std::error_code error;
+  auto whole = std::filesystem::absolute(path.cStr(), error);
+  return error ? kj::str(path) : kj::str(whole.c_str());
+}
+
 kj::String folderOf(kj::StringPtr path) {
   KJ_IF_MAYBE (slash, path.findLast('/')) {
     return kj::str(path.slice(0, *slash));
@@ -52,10 +59,10 @@ HelperFiles HelperFiles::ofInstallation(kj::Maybe<kj::StringPtr> option,
                                         kj::StringPtr executable) {
   kj::Vector<kj::String> folders;
   KJ_IF_MAYBE (folder, option) {
-    if (folder->size() > 0) folders.add(kj::str(*folder));
+    if (folder->size() > 0) folders.add(absolute(*folder));
   }
   KJ_IF_MAYBE (folder, variable) {
-    if (folder->size() > 0) folders.add(kj::str(*folder));
+    if (folder->size() > 0) folders.add(absolute(*folder));
   }
   auto own = folderOf(executable);
   folders.add(kj::str(own));

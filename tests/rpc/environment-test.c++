@@ -164,9 +164,10 @@ TEST_CASE("a reference without a right is told which one it lacks") {
   auto client = daemon.connect();
   auto id = idOf(daemon, ensure(daemon, *client, "t-1"));
   auto meter = kj::refcounted<CallMeter>(RpcLimits());
-  auto facet = newEnvironmentCap(
-      daemon.core(), kj::mv(daemon.core().findById(id).get<kj::Own<EnvironmentActor>>()),
-      Guard(kj::mv(meter), Rights{static_cast<uint8_t>(Right::OBSERVE)}));
+  auto found = daemon.core().findById(id);
+  auto facet =
+      newEnvironmentCap(daemon.core(), kj::mv(found.get<kj::Own<EnvironmentActor>>()),
+                        Guard(kj::mv(meter), Rights{static_cast<uint8_t>(Right::OBSERVE)}));
 
   CHECK(daemon.wait(facet.statusRequest().send()).getStatus().getTaskId() == "t-1");
   auto launch = facet.launchRequest();

@@ -8,15 +8,15 @@ namespace capstan::test {
 
 namespace {
 
-kj::Array<kj::String> helperFolder() {
+HelperFiles helperFiles() {
   const char* folder = std::getenv("AGENTCTL_DIR");
   KJ_REQUIRE(folder != nullptr, "the test needs AGENTCTL_DIR, the folder of the built agentctl");
-  return kj::arr(kj::str(folder));
+  return HelperFiles::ofInstallation(kj::StringPtr(folder), nullptr, "/nowhere/test");
 }
 
 }  // namespace
 
-Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFolder()) {
+Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   StandaloneOptions options;
   options.stateDirectory = kj::str(state.path());
   options.runtimeDirectory = kj::str(state.path());

@@ -156,7 +156,7 @@ void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
 
 int launchFailureCode(rpc::Error::Reader error) {
   kj::StringPtr upstream = error.getUpstreamCode();
-  if (error.getSource() != "agentctl" || upstream.size() == 0) return CAPSTAN_FAILED;
+  if (error.getSource() != "agentctl") return CAPSTAN_FAILED;
   if (upstream == "ENOENT" && error.getCode() == ErrorCode::NOT_FOUND) return COMMAND_NOT_FOUND;
   if (upstream == "EACCES" || upstream == "ENOEXEC" || upstream == "EISDIR" ||
       upstream == "EPERM") {
