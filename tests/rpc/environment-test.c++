@@ -177,7 +177,8 @@ TEST_CASE("a reference without a right is told which one it lacks") {
   CHECK(kj::str(refused.getError().getCause()) == "it lacks the right 'launch'");
   CHECK(daemon.wait(facet.stopRequest().send()).getError().getCode() == ErrorCode::DENIED);
   CHECK(daemon.wait(facet.cleanupRequest().send()).getError().getCode() == ErrorCode::DENIED);
-  auto rights = daemon.wait(facet.rightsRequest().send()).getRights();
+  auto answer = daemon.wait(facet.rightsRequest().send());
+  auto rights = answer.getRights();
   CHECK(rights.getObserve());
   CHECK_FALSE(rights.getLaunch());
 }
