@@ -15,6 +15,9 @@ public:
   // The streams must outlive every delivery to this target. Null = the octets are dropped.
   OutputTarget(kj::Maybe<kj::AsyncOutputStream&> stdoutStream,
                kj::Maybe<kj::AsyncOutputStream&> stderrStream);
+  // Owns the streams and drops them when the output has ended or its delivery is cut.
+  OutputTarget(kj::Own<kj::AsyncOutputStream> stdoutStream,
+               kj::Own<kj::AsyncOutputStream> stderrStream);
 
   // The sink to hand to the daemon. Each call makes another that feeds the same streams.
   rpc::OutputSink::Client sink();
@@ -23,18 +26,27 @@ public:
   uint64_t position() const { return next; }
   // Octets that the daemon no longer had.
   uint64_t lost() const { return missing; }
+  // Whether a stream of ours has refused octets: its reader is gone.
+  bool readerGone() const { return refused; }
   // Resolves when the output has ended and all of it was written. Rejects when the client's own
-  // stream fails (its reader is gone). May be waited for once.
+  // stream fails, and as disconnected when the last sink was dropped before the end (the daemon or
+  // the way to it is gone). May be waited for once.
   kj::Promise<void> onEnd() { return kj::mv(ended); }
 
 private:
   class Sink;
-  kj::Maybe<kj::AsyncOutputStream&> out;
-  kj::Maybe<kj::AsyncOutputStream&> err;
+  kj::Maybe<kj::Own<kj::AsyncOutputStream>> out;
+  kj::Maybe<kj::Own<kj::AsyncOutputStream>> err;
+  bool owned = false;
+  bool refused = false;
+  uint32_t sinks = 0;
   uint64_t next = 0;
   uint64_t missing = 0;
   kj::Promise<void> ended;
   kj::Own<kj::PromiseFulfiller<void>> end;
+
+  void fail(kj::Exception reason);
+  void release();
 };
 
 // Copies `from` into a process's stdin until its end, then ends that. Resolves early when the

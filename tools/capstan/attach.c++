@@ -54,7 +54,7 @@ kj::Promise<kj::Maybe<int>> finish(rpc::Instance::Client instance, OutputTarget&
   try {
     co_await output.onEnd();
   } catch (const kj::Exception& exception) {
-    if (exception.getType() != kj::Exception::Type::DISCONNECTED) throw;
+    if (!output.readerGone() || exception.getType() != kj::Exception::Type::DISCONNECTED) throw;
     readerGone = true;
   }
   if (readerGone) {

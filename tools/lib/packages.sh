@@ -50,28 +50,14 @@ need_packages() {
 }
 
 # need_node: node and npm, whoever installed them; Debian's only when there are none (its npm
-# conflicts with other vendors' nodejs).
+# conflicts with other vendors' nodejs). Never fails: without them CAPSTAN_NO_NODE holds the reason,
+# which is what skipped cases then show.
 need_node() {
   if command -v node >/dev/null && command -v npm >/dev/null; then return 0; fi
-  need_packages nodejs npm
-}
-
-# install_npm_agents DIR: what DIR/package.json names, into DIR/node_modules, once for each content
-# of that file. No install script runs.
-install_npm_agents() {
-  local stamp=$1/node_modules/.capstan-stamp now verb=install log
-  now=$(cat "$1"/package*.json | sha256sum)
-  if [ "$(cat "$stamp" 2>/dev/null)" = "$now" ]; then return 0; fi
-  if [ -f "$1/package-lock.json" ]; then verb=ci; fi
-  echo "installing the agents of $1"
-  log=$(mktemp)
-  if ! (cd "$1" && npm "$verb" --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 </dev/null; then
-    tail -n 25 "$log" >&2; rm -f "$log"
-    echo "npm could not install the agents of $1" >&2
-    return 1
-  fi
-  rm -f "$log"
-  echo "$now" >"$stamp"
+  need_packages nodejs npm || true
+  if command -v node >/dev/null && command -v npm >/dev/null; then return 0; fi
+  CAPSTAN_NO_NODE="the packages nodejs and npm are not installed and could not be"
+  export CAPSTAN_NO_NODE
 }
 
 # configure_build DIR [MESON-ARGUMENT...]: configures DIR once; later Meson runs again only if one of
