@@ -29,6 +29,11 @@ bool surelyNeitherReturnNorAbort(kj::ArrayPtr<const kj::ArrayPtr<const capnp::wo
   return which != capnp::rpc::Message::RETURN && which != capnp::rpc::Message::ABORT;
 }
 
+// Room for some dozen calls at a time. A message of more than half of it is read into memory of its
+// own, so with Cap'n Proto's default of 64 KiB every full stream write would pass through the
+// buffer first: one more copy of each octet.
+constexpr size_t READ_BUFFER_WORDS = 8192 / sizeof(capnp::word);
+
 }  // namespace
 
 // Lives in the continuation of one read; tells the stream if the read went away unfinished.
@@ -55,7 +60,7 @@ LimitedMessageStream::LimitedMessageStream(kj::Timer& timer, kj::AsyncIoStream& 
     : timer(timer),
       limits(limits),
       calls(kj::refcounted<CallMeter>(limits)),
-      inner(stream, capnp::IncomingRpcMessage::getShortLivedCallback()) {
+      inner(stream, capnp::IncomingRpcMessage::getShortLivedCallback(), READ_BUFFER_WORDS) {
   auto paf = kj::newPromiseAndFulfiller<void>();
   readingEnded = kj::mv(paf.promise);
   endReading = kj::mv(paf.fulfiller);
