@@ -55,6 +55,10 @@ private:
 
   kj::Promise<void> deliver() {
     auto& log = instance->output();
+    // Only what follows is worth waiting for.
+    bool follows = limit == UINT64_MAX;
+    if (follows) log.beginReading();
+    KJ_DEFER(if (follows) log.endReading());
     int pieces = 0;
     for (;;) {
       if (offset >= limit) break;
