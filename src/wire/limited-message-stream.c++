@@ -29,10 +29,10 @@ bool surelyNeitherReturnNorAbort(kj::ArrayPtr<const kj::ArrayPtr<const capnp::wo
   return which != capnp::rpc::Message::RETURN && which != capnp::rpc::Message::ABORT;
 }
 
-// Room for some dozen calls at a time. A message of more than half of it is read into memory of its
-// own, so with Cap'n Proto's default of 64 KiB every full stream write would pass through the
-// buffer first: one more copy of each octet.
-constexpr size_t READ_BUFFER_WORDS = 8192 / sizeof(capnp::word);
+// What one read may take, so that a wake-up of a busy stream yields several of its full writes; a
+// message is copied out of it, which costs less than a system call of its own. Untouched memory
+// costs nothing, so a connection that only makes calls holds a page or two of it.
+constexpr size_t READ_BUFFER_WORDS = (256 << 10) / sizeof(capnp::word);
 
 }  // namespace
 
