@@ -1,12 +1,14 @@
 // agentctl, the helper that runs agent processes.
 
 #include "agentctl/command-line.h"
+#include "base/memory.h"
 
 #include <kj/vector.h>
 
 #include <cstdio>
 
 int main(int argc, char** argv) {
+  capstan::keepHeapForStreams();
   kj::Vector<kj::StringPtr> words;
   for (int i = 1; i < argc; ++i) {
     words.add(argv[i]);

@@ -1,6 +1,7 @@
 #include "agentctl/bulk-cap.h"
 
 #include "agentctl/dial.h"
+#include "base/memory.h"
 #include "wire/byte-stream.h"
 
 #include <kj/debug.h>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr size_t MAX_DIALS = 256;  // Of one connection.
 constexpr int PIECES_PER_TURN = 16;
+constexpr uint64_t MUCH_OUTPUT = 1 << 20;  // A delivery of so many octets has grown the heap.
 
 // Delivers one log to one sink, as long as it is held.
 class SubscriptionCap final: public rpc::Subscription::Server {
@@ -29,6 +31,11 @@ public:
       KJ_LOG(INFO, "delivery of output ended", e);
     });
   }
+  ~SubscriptionCap() noexcept(false) {
+    task = nullptr;
+    if (delivered >= MUCH_OUTPUT) giveHeapBack();
+  }
+  KJ_DISALLOW_COPY_AND_MOVE(SubscriptionCap);
 
   kj::Promise<void> stats(StatsContext context) override {
     context.getResults().setDelivered(delivered);
@@ -48,6 +55,10 @@ private:
 
   kj::Promise<void> deliver() {
     auto& log = instance->output();
+    // Only what follows is worth waiting for.
+    bool follows = limit == UINT64_MAX;
+    if (follows) log.beginReading();
+    KJ_DEFER(if (follows) log.endReading());
     int pieces = 0;
     for (;;) {
       if (offset >= limit) break;

@@ -22,6 +22,11 @@ constexpr uint64_t DEFAULT_STOP_GRACE_MS = 10'000;
 constexpr auto START_LIMIT = 30 * kj::SECONDS;
 constexpr auto OUTPUT_LIMIT = 2 * kj::SECONDS;  // From the agent's exit to the end of its output.
 constexpr int READS_PER_TURN = 16;
+constexpr int PIPE_BYTES = 256 << 10;  // Of stdout.
+// How long a process may be held for a reader that is being served, for each 64 KiB: a reader that
+// keeps up gets its octets from memory, and one that does not slows the process to no less than
+// 32 MB/s.
+constexpr auto PACE = 2 * kj::MILLISECONDS;
 constexpr size_t MAX_ID = 64;
 
 using State = agentctl::InstanceState;
@@ -217,6 +222,9 @@ Outcome HelperInstance::openStreams(AgentStreams& streams, kj::Vector<kj::AutoCl
     theirs[i] = ends[i == 0 ? 0 : 1];
     childEnds.add(kj::AutoCloseFd(theirs[i]));
     ours[i] = kj::AutoCloseFd(ends[i == 0 ? 1 : 0]);
+    // The process may be further ahead than the usual 64 KiB, which saves wake-ups on both sides.
+    // Only stdout, since the kernel bounds the pipes of one user; a refusal leaves it as it is.
+    if (i == STDOUT_FILENO) fcntl(ours[i], F_SETPIPE_SZ, PIPE_BYTES);
     // Only our end: the process's own must stay as any program expects it.
     if (!setNonblocking(ours[i])) return noDescriptors();
   }
@@ -290,19 +298,34 @@ kj::Promise<void> HelperInstance::pump(kj::AutoCloseFd fd, OutputStream stream) 
   kj::UnixEventPort::FdObserver observer(host.port, fd,
                                          kj::UnixEventPort::FdObserver::OBSERVE_READ);
   int reads = 0;
+  uint64_t stalledAt = UINT64_MAX;  // Where the readers stood when waiting for them was in vain.
   for (;;) {
+    if (log.isAhead() && log.deliveredOffset() != stalledAt) {
+      auto before = log.deliveredOffset();
+      co_await pace();
+      if (log.deliveredOffset() == before) stalledAt = before;
+    }
     while (log.isFull()) {
       co_await log.drained();
     }
-    ssize_t n = read(fd, host.scratch.begin(), host.scratch.size());
+    auto place = discarding ? host.scratch.asPtr() : log.space();
+    ssize_t n = read(fd, place.begin(), place.size());
     if (n > 0) {
-      if (!discarding) log.append(stream, host.scratch.slice(0, static_cast<size_t>(n)));
+      if (!discarding) log.appendInPlace(stream, static_cast<size_t>(n));
       if (++reads % READS_PER_TURN == 0) co_await host.timer.afterDelay(0 * kj::NANOSECONDS);
     } else if (n < 0 && errno == EAGAIN) {
       co_await observer.whenBecomesReadable();
     } else if (n == 0 || errno != EINTR) {
       co_return;  // End of file; a terminal says EIO when its last user is gone.
     }
+  }
+}
+
+kj::Promise<void> HelperInstance::pace() {
+  auto& timer = host.timer;
+  auto until = timer.now() + PACE;
+  while (log.isAhead() && timer.now() < until) {
+    co_await log.drained().exclusiveJoin(timer.atTime(until));
   }
 }
 

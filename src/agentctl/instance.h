@@ -16,6 +16,7 @@ struct InstanceHost {
   ChildWatch& children;
   kj::String home;  // HOME for processes that are given none.
   kj::String tag;   // Tells this helper's cgroups from another's.
+  // For output that nobody keeps.
   kj::Array<kj::byte> scratch = kj::heapArray<kj::byte>(OutputLog::MAX_PIECE_BYTES);
 };
 
@@ -111,6 +112,7 @@ private:
   Outcome openStreams(AgentStreams& streams, kj::Vector<kj::AutoCloseFd>& childEnds);
   void addOutput(kj::AutoCloseFd fd, OutputStream stream);
   kj::Promise<void> pump(kj::AutoCloseFd fd, OutputStream stream);
+  kj::Promise<void> pace();
   kj::Promise<void> supervise(kj::Promise<void> outputs);
   void fail(Problem problem);
   Outcome storeAgentJson(capnp::Data::Reader json);

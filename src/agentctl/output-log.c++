@@ -80,10 +80,36 @@ void OutputLog::append(OutputStream stream, kj::ArrayPtr<const kj::byte> bytes) 
     if (taken > untilWrap) {
       std::memcpy(ring.begin(), bytes.begin() + untilWrap, taken - untilWrap);
     }
-    if (marks.empty() || marks.back().stream != stream) marks.push_back(Mark{endOfLog, stream});
-    endOfLog += taken;
+    added(stream, taken);
     bytes = bytes.slice(taken, bytes.size());
   }
+  change.notify();
+}
+
+void OutputLog::added(OutputStream stream, size_t size) {
+  if (marks.empty() || marks.back().stream != stream) marks.push_back(Mark{endOfLog, stream});
+  endOfLog += size;
+}
+
+kj::ArrayPtr<kj::byte> OutputLog::space() {
+  KJ_REQUIRE(!isEnded, "append to a log that has ended");
+  // Small as long as the process writes little at a time.
+  if (ring.size() < RING_BYTES && (filled || inRing() == ring.size())) grow(ring.size() * 2);
+  filled = false;
+  while (marks.size() >= MAX_MARKS ||
+         (ring.size() == RING_BYTES && inRing() + MAX_PIECE_BYTES > RING_BYTES)) {
+    evict(std::min(inRing(), MAX_PIECE_BYTES));
+  }
+  size_t at = endOfLog & (ring.size() - 1);
+  size_t free = std::min(ring.size() - inRing(), MAX_PIECE_BYTES);
+  return ring.slice(at, at + std::min(free, ring.size() - at));
+}
+
+void OutputLog::appendInPlace(OutputStream stream, size_t size) {
+  if (size == 0) return;
+  filled = size == std::min(std::min(ring.size() - inRing(), MAX_PIECE_BYTES),
+                            ring.size() - (endOfLog & (ring.size() - 1)));
+  added(stream, size);
   change.notify();
 }
 

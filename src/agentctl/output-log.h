@@ -26,6 +26,7 @@ class OutputLog {
 public:
   static constexpr size_t RING_BYTES = 256 << 10;
   static constexpr size_t MAX_PIECE_BYTES = 65536;
+  static constexpr size_t NEAR_BYTES = RING_BYTES / 2;  // How close isAhead() calls near.
 
   explicit OutputLog(OutputLogOptions options);
   ~OutputLog() noexcept(false);
@@ -34,6 +35,10 @@ public:
   // Adds octets (any number). Never fails: what the disk refuses becomes a gap and is remembered
   // in lost(). Requires !ended().
   void append(OutputStream stream, kj::ArrayPtr<const kj::byte> bytes);
+  // The same without a copy: a place for the next octets, 1 to 64 KiB, good until the next call on
+  // the log; then `size` of it are there. Making the place may move older octets to the spool.
+  kj::ArrayPtr<kj::byte> space();
+  void appendInPlace(OutputStream stream, size_t size);
   // No more output. Idempotent.
   void end();
   bool ended() const { return isEnded; }
@@ -57,6 +62,16 @@ public:
   // that begins there.
   Read read(uint64_t offset, size_t maxBytes = MAX_PIECE_BYTES);
 
+  // A reader that is being served; how far the furthest one has come is known from delivered().
+  void beginReading() { ++readers; }
+  void endReading() {
+    --readers;
+    drain.notify();
+  }
+  // Whether octets are about to leave the memory before a reader that is being served has got them.
+  bool isAhead() const { return readers > 0 && !isEnded && endOfLog - readOffset > NEAR_BYTES; }
+  uint64_t deliveredOffset() const { return readOffset; }
+
   // A reader has delivered everything before `offset`; only what lies beyond the furthest reader
   // counts as unread for isFull().
   void delivered(uint64_t offset);
@@ -66,7 +81,7 @@ public:
 
   // Whether appending 64 KiB now would throw away unread octets; false unless pauseWhenFull.
   bool isFull() const;
-  // Resolves when isFull() may have become false. Dropping it leaves nothing.
+  // Resolves when isFull() or isAhead() may have become false. Dropping it leaves nothing.
   kj::Promise<void> drained();
 
   struct Lost {
@@ -101,7 +116,9 @@ private:
   uint64_t ringBegin = 0;    // Octets [ringBegin, endOfLog) are in the ring.
   uint64_t endOfLog = 0;
   uint64_t readOffset = 0;
+  bool filled = false;     // The last append in place took all of its place.
   std::deque<Mark> marks;  // Covers the ring; the first may begin before ringBegin.
+  uint32_t readers = 0;
   bool isEnded = false;
   Lost losses;
   Signal change;
@@ -110,6 +127,7 @@ private:
   size_t inRing() const { return static_cast<size_t>(endOfLog - ringBegin); }
   kj::ArrayPtr<const kj::byte> contiguous(uint64_t offset, size_t size) const;
   void grow(size_t atLeast);
+  void added(OutputStream stream, size_t size);
   void evict(size_t bytes);
   void forgetMarks();
 };

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace capstan {
@@ -24,18 +26,33 @@ struct BlockHeader {
 };
 constexpr uint32_t STDERR_BIT = 0x80000000;
 
-int writeAll(int fd, kj::ArrayPtr<const kj::byte> bytes, uint64_t position) {
-  while (bytes.size() > 0) {
-    ssize_t n = pwrite(fd, bytes.begin(), bytes.size(), static_cast<off_t>(position));
+// The parts one behind the other. Returns 0 or errno.
+int writeAll(int fd, kj::ArrayPtr<iovec> parts, uint64_t position) {
+  while (parts.size() > 0) {
+    ssize_t n =
+        pwritev(fd, parts.begin(), static_cast<int>(parts.size()), static_cast<off_t>(position));
     if (n < 0) {
       if (errno == EINTR) continue;
       return errno;
     }
     if (n == 0) return ENOSPC;
-    bytes = bytes.slice(static_cast<size_t>(n), bytes.size());
     position += static_cast<uint64_t>(n);
+    auto written = static_cast<size_t>(n);
+    while (parts.size() > 0 && written >= parts[0].iov_len) {
+      written -= parts[0].iov_len;
+      parts = parts.slice(1, parts.size());
+    }
+    if (written > 0) {
+      parts[0].iov_base = static_cast<kj::byte*>(parts[0].iov_base) + written;
+      parts[0].iov_len -= written;
+    }
   }
   return 0;
+}
+
+iovec partOf(kj::ArrayPtr<const kj::byte> bytes) {
+  // The kernel only reads from it.
+  return iovec{const_cast<kj::byte*>(bytes.begin()), bytes.size()};
 }
 
 bool readAll(int fd, kj::ArrayPtr<kj::byte> bytes, uint64_t position) {
@@ -70,9 +87,29 @@ int Spool::openSegment() {
   return 0;
 }
 
+int Spool::nextFile() {
+  if (segments.size() < SEGMENTS) return openSegment();
+  // The oldest one's file becomes the newest: writing over pages that the kernel has already costs
+  // a fraction of what new ones cost.
+  auto path = pathOf(segments.front().number);
+  auto fresh = pathOf(nextSegment);
+  if (rename(path.cStr(), fresh.cStr()) != 0) {
+    dropOldest();
+    return openSegment();
+  }
+  auto fd = kj::mv(segments.front().fd);
+  forgetOldest();
+  segments.push_back(Segment{nextSegment++, kj::mv(fd)});
+  return 0;
+}
+
 void Spool::dropOldest() {
+  unlink(pathOf(segments.front().number).cStr());
+  forgetOldest();
+}
+
+void Spool::forgetOldest() {
   auto number = segments.front().number;
-  unlink(pathOf(number).cStr());
   segments.pop_front();
   while (!blocks.empty() && blocks.front().segment == number) {
     blocks.pop_front();
@@ -85,29 +122,21 @@ int Spool::write(uint64_t offset, kj::ArrayPtr<const OutputRun> runs,
   KJ_REQUIRE(size > 0 && size <= MAX_BLOCK_BYTES, "wrong size of a spool block", size);
   KJ_REQUIRE(blocks.empty() || offset >= blocks.back().offset + blocks.back().size);
   size_t fileSize = sizeof(BlockHeader) + runs.size() * sizeof(uint32_t) + size;
-  if (scratch.size() < fileSize) scratch = kj::heapArray<kj::byte>(fileSize);
 
   if (segments.empty() ||
       (segments.back().fileSize > 0 && segments.back().fileSize + fileSize > segmentLimit)) {
-    while (segments.size() >= SEGMENTS) {
-      dropOldest();
-    }
-    if (int error = openSegment(); error != 0) return error;
+    if (int error = nextFile(); error != 0) return error;
   }
   BlockHeader header{BLOCK_MAGIC, static_cast<uint32_t>(runs.size()), offset};
-  kj::byte* to = scratch.begin();
-  std::memcpy(to, &header, sizeof(header));
-  to += sizeof(header);
+  words.clear();
   for (auto& run: runs) {
-    uint32_t word = run.size | (run.stream == OutputStream::STDERR ? STDERR_BIT : 0);
-    std::memcpy(to, &word, sizeof(word));
-    to += sizeof(word);
+    words.add(run.size | (run.stream == OutputStream::STDERR ? STDERR_BIT : 0));
   }
-  std::memcpy(to, first.begin(), first.size());
-  if (second.size() > 0) std::memcpy(to + first.size(), second.begin(), second.size());
+  iovec parts[] = {
+      {&header, sizeof(header)}, partOf(words.asPtr().asBytes()), partOf(first), partOf(second)};
 
   auto& segment = segments.back();
-  int error = writeAll(segment.fd, scratch.slice(0, fileSize), segment.fileSize);
+  int error = writeAll(segment.fd, parts, segment.fileSize);
   if (error != 0) return error;
   blocks.push_back(Block{offset, segment.fileSize, static_cast<uint32_t>(size),
                          static_cast<uint32_t>(fileSize), segment.number});

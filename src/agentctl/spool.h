@@ -85,12 +85,14 @@ private:
   std::deque<Block> blocks;
   uint32_t nextSegment = 0;
   uint64_t cachedOffset = UINT64_MAX;  // Which block `cache` holds.
-  kj::Array<kj::byte> scratch;         // One assembled block; made at the first write.
+  kj::Vector<uint32_t> words;          // The run words of the block being written.
   kj::Array<kj::byte> cache;           // The block last read.
 
   kj::String pathOf(uint32_t segment) const;
   int openSegment();
+  int nextFile();
   void dropOldest();
+  void forgetOldest();
   const Block* find(uint64_t offset) const;
   bool load(const Block& block);
 };

@@ -16,4 +16,10 @@ void keepHeapForStreams() {
 #endif
 }
 
+void giveHeapBack() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace capstan

@@ -29,6 +29,11 @@ bool surelyNeitherReturnNorAbort(kj::ArrayPtr<const kj::ArrayPtr<const capnp::wo
   return which != capnp::rpc::Message::RETURN && which != capnp::rpc::Message::ABORT;
 }
 
+// What one read may take, so that a wake-up of a busy stream yields several of its full writes; a
+// message is copied out of it, which costs less than a system call of its own. Untouched memory
+// costs nothing, so a connection that only makes calls holds a page or two of it.
+constexpr size_t READ_BUFFER_WORDS = (256 << 10) / sizeof(capnp::word);
+
 }  // namespace
 
 // Lives in the continuation of one read; tells the stream if the read went away unfinished.
@@ -55,7 +60,7 @@ LimitedMessageStream::LimitedMessageStream(kj::Timer& timer, kj::AsyncIoStream& 
     : timer(timer),
       limits(limits),
       calls(kj::refcounted<CallMeter>(limits)),
-      inner(stream, capnp::IncomingRpcMessage::getShortLivedCallback()) {
+      inner(stream, capnp::IncomingRpcMessage::getShortLivedCallback(), READ_BUFFER_WORDS) {
   auto paf = kj::newPromiseAndFulfiller<void>();
   readingEnded = kj::mv(paf.promise);
   endReading = kj::mv(paf.fulfiller);

@@ -2,6 +2,8 @@
 
 #include <kj/debug.h>
 
+#include <sys/socket.h>
+
 namespace capstan {
 
 namespace {
@@ -10,6 +12,20 @@ capnp::ReaderOptions networkOptions(const RpcLimits& limits) {
   capnp::ReaderOptions options;
   options.traversalLimitInWords = limits.sendOctets / sizeof(capnp::word);
   return options;
+}
+
+// What a unix socket's writer may be ahead of its reader. The default of 208 KiB holds three full
+// stream writes, so both sides are woken for every one or two. TCP finds its own size.
+constexpr int UNIX_SEND_BUFFER = 512 << 10;
+
+void widenUnixSocket(kj::AsyncIoStream& stream) {
+  KJ_IF_MAYBE (fd, stream.getFd()) {
+    int domain = 0;
+    socklen_t size = sizeof(domain);
+    if (getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) return;
+    // A wish: the kernel caps it at net.core.wmem_max without an error.
+    KJ_SYSCALL(setsockopt(*fd, SOL_SOCKET, SO_SNDBUF, &UNIX_SEND_BUFFER, sizeof(UNIX_SEND_BUFFER)));
+  }
 }
 
 kj::Maybe<capnp::Capability::Client> makeIfAny(
@@ -49,6 +65,7 @@ RpcConnection::RpcConnection(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream
               // A promise whose source went away means the same: it is over.
               .catch_([](kj::Exception&&) {})
               .fork()) {
+  widenUnixSocket(*stream);
   messages.setQueueGauge([this]() { return network.getCurrentQueueSize(); });
 }
 

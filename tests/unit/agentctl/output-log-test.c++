@@ -144,6 +144,68 @@ TEST_CASE("nothing is lost or mixed up through ring, spool and wrap") {
   CHECK(std::system(kj::str("test -z \"$(ls ", folder.path(), ")\"").cStr()) == 0);
 }
 
+TEST_CASE("octets appended in place are the same log") {
+  TempDir folder;
+  OutputLog log(onDisk(folder, 64 << 20));
+  std::mt19937 random(11);
+  std::string all, err;
+  size_t largest = 0;
+  for (int i = 0; i < 3000; ++i) {
+    auto place = log.space();
+    REQUIRE(place.size() > 0);
+    REQUIRE(place.size() <= OutputLog::MAX_PIECE_BYTES);
+    largest = std::max(largest, place.size());
+    // Often all of it, as from a process that is faster than we are.
+    auto taken = i % 3 == 0 ? random() % (place.size() + 1) : place.size();
+    std::memset(place.begin(), 'a' + i % 26, taken);
+    bool isErr = random() % 4 == 0;
+    log.appendInPlace(isErr ? OutputStream::STDERR : OutputStream::STDOUT, taken);
+    all.append(taken, static_cast<char>('a' + i % 26));
+    if (isErr) err.append(taken, static_cast<char>('a' + i % 26));
+    if (i % 5 == 0) log.append(OutputStream::STDOUT, bytesOf("mixed"));
+    if (i % 5 == 0) all += "mixed";
+    if (all.size() > 40 << 20) break;
+  }
+  CHECK(largest == OutputLog::MAX_PIECE_BYTES);
+  CHECK(log.beginOffset() == 0);
+  auto read = readAll(log);
+  CHECK(read.gaps == 0);
+  CHECK((read.all == all));
+  CHECK((read.err == err));
+  log.end();
+  CHECK_THROWS_AS(log.space(), kj::Exception);
+}
+
+TEST_CASE("a small log asks for little memory at a time") {
+  OutputLog log(inMemory());
+  for (int i = 0; i < 3; ++i) {
+    CHECK(log.space().size() <= 4096);
+    log.appendInPlace(OutputStream::STDOUT, 100);
+  }
+}
+
+TEST_CASE("a log is ahead only of a reader that is being served") {
+  Loop loop;
+  OutputLog log(inMemory());
+  std::string block(65'536, 'x');
+  for (int i = 0; i < 3; ++i) {
+    log.append(OutputStream::STDOUT, bytesOf(block));
+  }
+  CHECK_FALSE(log.isAhead());
+  log.beginReading();
+  CHECK(log.isAhead());
+  auto near = log.drained();
+  log.delivered(3 * 65'536 - OutputLog::NEAR_BYTES);
+  CHECK(near.poll(loop.waitScope));
+  CHECK_FALSE(log.isAhead());
+  log.append(OutputStream::STDOUT, bytesOf("x"));
+  CHECK(log.isAhead());
+  auto alone = log.drained();
+  log.endReading();
+  CHECK(alone.poll(loop.waitScope));
+  CHECK_FALSE(log.isAhead());
+}
+
 TEST_CASE("streams that alternate octet by octet stay bounded and right") {
   TempDir folder;
   OutputLog log(onDisk(folder, 64 << 20));
