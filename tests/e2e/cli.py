@@ -84,7 +84,7 @@ def stopped_reader(world):
     client = world.popen("run", "--task", "t", "--", "sh", "-c",
                          "head -c 300000000 /dev/zero; echo done >&2; sleep 100",
                          stdout=subprocess.PIPE)
-    wait_until(lambda: sessions(world, "head -c")[0]["outputEnd"] == 300000005, 60)
+    wait_until(lambda: any(s["outputEnd"] == 300000005 for s in sessions(world, "head -c")), 60)
     after = resident_kib(world.daemon_pid()), resident_kib(helper)
     if after[0] > before[0] + 16384 or after[1] > before[1] + 16384:
         raise AssertionError(f"resident KiB of daemon and helper: {before} -> {after}")

@@ -54,7 +54,7 @@ class World:
         return result.stdout.decode(errors="replace")
 
     def json(self, *words, **options):
-        return json.loads(self.capstan(*words, "--json", **options))
+        return json.loads(self.capstan("--json", *words, **options))
 
     def daemon_pid(self):
         """From the lock, 0 when no daemon has it."""
@@ -88,19 +88,6 @@ def resident_kib(pid):
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError(f"no VmRSS of {pid}")
-
-
-def children_named(name):
-    """The processes with this program name whose variables name our runtime folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "comm").read_text().strip().startswith(name):
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
 
 
 def wait_until(question, seconds=15):

@@ -264,9 +264,8 @@ int runSessionLogs(Context& context) {
   auto found = findSession(context, context.word(0, "S"));
   context.noMoreWords(1);
   auto& provider = *context.io.lowLevelProvider;
-  auto out = openOutput(provider, STDOUT_FILENO);
-  auto err = openOutput(provider, STDERR_FILENO);
-  auto target = kj::refcounted<OutputTarget>(*out, *err);
+  auto target = kj::refcounted<OutputTarget>(openOutput(provider, STDOUT_FILENO),
+                                             openOutput(provider, STDERR_FILENO));
   auto request = found.session.outputRequest();
   request.setSink(target->sink());
   request.setFollow(context.arguments.has("--follow") || context.arguments.has("-f"));

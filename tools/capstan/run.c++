@@ -189,9 +189,8 @@ int runRun(Context& context) {
   if (context.arguments.has("--detach")) return printDetached(context, launched);
 
   auto& provider = *context.io.lowLevelProvider;
-  auto out = openOutput(provider, STDOUT_FILENO);
-  auto err = openOutput(provider, STDERR_FILENO);
-  auto target = kj::refcounted<OutputTarget>(*out, *err);
+  auto target = kj::refcounted<OutputTarget>(openOutput(provider, STDOUT_FILENO),
+                                             openOutput(provider, STDERR_FILENO));
   auto delivery = launched.run.outputRequest();
   delivery.setSink(target->sink());
   delivery.setFollow(true);
@@ -224,9 +223,8 @@ int runExec(Context& context) {
   context.noMoreWords(1);
   auto environment = context.environment(context.word(0, "ENV"));
   auto& provider = *context.io.lowLevelProvider;
-  auto out = openOutput(provider, STDOUT_FILENO);
-  auto err = openOutput(provider, STDERR_FILENO);
-  auto target = kj::refcounted<OutputTarget>(*out, *err);
+  auto target = kj::refcounted<OutputTarget>(openOutput(provider, STDOUT_FILENO),
+                                             openOutput(provider, STDERR_FILENO));
   auto request = environment.execRequest();
   fillLaunch(context, request.initSpec());
   request.setSink(target->sink());
