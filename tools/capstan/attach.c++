@@ -1,5 +1,5 @@
 #include "base/async.h"
-#include "client/stdio.h"
+#include "client/standard-streams.h"
 #include "domain/process.h"
 #include "tools/capstan/run.h"
 

@@ -1,6 +1,6 @@
 // Commands that look at and end environments and sessions.
 #include "client/process-io.h"
-#include "client/stdio.h"
+#include "client/standard-streams.h"
 #include "tools/capstan/commands.h"
 #include "tools/capstan/views.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/entropy.h"
 #include "base/ids.h"
-#include "client/stdio.h"
+#include "client/standard-streams.h"
 #include "tools/capstan/commands.h"
 #include "tools/capstan/views.h"
 

@@ -1,4 +1,4 @@
-#include "client/stdio.h"
+#include "client/standard-streams.h"
 
 #include <kj/debug.h>
 #include <kj/io.h>
