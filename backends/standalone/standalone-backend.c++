@@ -238,8 +238,15 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
   address.write = nullptr;
   auto process = kj::mv(spawned.get<kj::Own<Child>>());
 
+  // It has nothing of anybody's yet: a start that fails or is dropped takes it back.
+  bool taken = false;
+  KJ_DEFER({
+    if (!taken) {
+      process->signal(SIGKILL, Child::To::GROUP);
+      unlink(socket.cStr());
+    }
+  });
   auto explain = [&](kj::StringPtr cause) {
-    process->signal(SIGKILL, Child::To::GROUP);
     return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper did not come up"))
         .because(kj::str(cause))
         .advise(kj::str("see ", log))
@@ -255,6 +262,7 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
                       line.then([&said](kj::Maybe<kj::String>&& text) { said = kj::mv(text); }));
   if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
   if (said == nullptr) co_return explain("it ended at once");
+  taken = true;
   KJ_LOG(INFO, "helper started", process->pid(), socket);
   helper =
       Helper{kj::mv(process), kj::mv(socket), Credential(Credential::Kind::NONCE, kj::mv(nonce))};
@@ -283,7 +291,8 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(CreateRequest made, Cleanu
 
 kj::Promise<void> StandaloneBackend::close() {
   KJ_IF_MAYBE (present, helper) {
-    // Its link has asked it to end; the socket's folder is shared with nobody.
+    // Its link has asked it to end already, if it was ever linked; the rest ends as orderly.
+    present->process->signal(SIGTERM);
     auto waited = co_await within(io.provider->getTimer(), 15 * kj::SECONDS,
                                   present->process->onExit().ignoreResult());
     if (waited == Waited::TOO_LATE) {
