@@ -12,6 +12,8 @@ namespace capstan::cli {
 
 namespace {
 
+constexpr size_t COMMAND_COLUMN = 24;  // The table then fits 80 columns with a short task id.
+
 // Sends a request and waits for its answer.
 template <typename Results, typename Request>
 capnp::Response<Results> ask(Context& context, Request&& request) {
@@ -74,7 +76,7 @@ void addSessionRow(Table& table, rpc::SessionInfo::Reader session, kj::StringPtr
   cells.add(kj::str(word(session.getState())));
   cells.add(exitText(session));
   cells.add(timeText(session.getStartedAt()));
-  cells.add(commandText(session, 40));
+  cells.add(commandText(session, COMMAND_COLUMN));
   table.row(kj::mv(cells));
 }
 

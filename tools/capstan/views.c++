@@ -95,9 +95,9 @@ kj::String exitText(rpc::SessionInfo::Reader session) {
   auto exit = session.getExit();
   switch (exit.which()) {
     case rpc::ExitStatus::CODE:
-      return kj::str("exit ", exit.getCode());
+      return kj::str(exit.getCode());
     case rpc::ExitStatus::SIGNAL:
-      return kj::str("signal ", exit.getSignal());
+      return kj::str("SIG", exit.getSignal());
     case rpc::ExitStatus::UNKNOWN:
       break;
   }
@@ -110,7 +110,11 @@ kj::String timeText(int64_t unixMs) {
   tm parts = {};
   localtime_r(&seconds, &parts);
   char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts);
+  time_t now = time(nullptr);
+  tm present = {};
+  localtime_r(&now, &present);
+  bool today = present.tm_year == parts.tm_year && present.tm_yday == parts.tm_yday;
+  strftime(text, sizeof(text), today ? "%H:%M:%S" : "%Y-%m-%d", &parts);
   return kj::str(text);
 }
 

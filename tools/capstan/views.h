@@ -23,9 +23,9 @@ private:
 kj::StringPtr word(rpc::EnvironmentState state);
 kj::StringPtr word(rpc::SessionState state);
 kj::StringPtr word(rpc::RetryHint retry);
-// "exit 3", "signal KILL", "-".
+// "3", "SIGKILL", "-".
 kj::String exitText(rpc::SessionInfo::Reader session);
-// "2026-11-30 12:00:00" in local time, "-" when unknown.
+// The time of day today, else the date, in local time; "-" when unknown.
 kj::String timeText(int64_t unixMs);
 kj::String commandText(rpc::SessionInfo::Reader session, size_t width);
 
