@@ -135,10 +135,11 @@ interface Instance {
 interface Bulk {
   # One bulk connection. Everything it started ends with it (the instance does not).
 
-  output @0 (id :Text, offset :UInt64, sink :Stream.OutputSink, follow :Bool)
+  output @0 (id :Text, offset :UInt64, sink :Stream.OutputSink, follow :Bool, hold :Bool)
          -> (subscription :Stream.Subscription, error :Error);
   # Delivers the log from `offset`; what is no longer kept arrives as a gap. follow=false ends at
-  # the log's present end. An offset beyond the end: invalidArgument.
+  # the log's present end. An offset beyond the end: invalidArgument. hold: while this delivery
+  # lasts, the process is paused rather than octets dropped that this reader has not got yet.
   stdin @1 (id :Text, takeOver :Bool) -> (stdin :Stream.ByteStream, error :Error);
   # One writer at a time: while another holds it, wrongState unless takeOver. A write is answered
   # once it lies in the 256 KiB buffer. end() closes the process's stdin (a terminal gets its

@@ -101,9 +101,11 @@ interface Forward extends(Stream.Handle) {
 struct Position { runId @0 :Id; offset @1 :UInt64; }   # Octets of all streams, in order.
 
 interface Instance {           # One process under agentctl.
-  output @0 (offset :UInt64, sink :Stream.OutputSink, follow :Bool)
+  output @0 (offset :UInt64, sink :Stream.OutputSink, follow :Bool, hold :Bool)
          -> (subscription :Stream.Subscription, error :Error);               # [observe]
-  # Dropping the subscription stops the delivery. follow: until the process's output ends.
+  # Dropping the subscription stops the delivery. follow: until the process's output ends. hold:
+  # while the delivery lasts, the process waits for this reader rather than lose output when the
+  # log is full, as it would in a pipeline; needs [attach] too.
   stdin @1 (takeOver :Bool) -> (stdin :Stream.ByteStream, error :Error);     # [attach]
   # One writer at a time: wrongState while another holds it, unless takeOver.
   signal @2 (name :Text) -> (error :Error);                                  # [stop]
@@ -127,7 +129,7 @@ interface Session {            # A conversation; at most one live run.
                -> (error :Error);                                            # [launch]
   setConversationState @6 (state :Text) -> (error :Error);                   # [launch]
   setModel @7 (model :Text) -> (error :Error);                               # [launch]
-  output @8 (position :Position, sink :Stream.OutputSink, follow :Bool)
+  output @8 (position :Position, sink :Stream.OutputSink, follow :Bool, hold :Bool)
          -> (subscription :Stream.Subscription, error :Error);               # [observe]
   # Of any run of the session; an empty run id = the latest.
 }

@@ -44,7 +44,8 @@ kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, Creden
         .from("agentctl", kj::String());
   }
   auto proof = handshakeProof(credential.key(), seen, HandshakeRole::DAEMON);
-  co_return Proved{kj::mv(connection), response.getAttempt(), kj::heapArray<kj::byte>(proof.begin(), proof.size())};
+  co_return Proved{kj::mv(connection), response.getAttempt(),
+                   kj::heapArray<kj::byte>(proof.begin(), proof.size())};
 }
 
 struct Controlled {
@@ -195,14 +196,15 @@ kj::Promise<Outcome> AgentLink::shutdown(kj::Duration grace) {
 }
 
 kj::Promise<Result<kj::Own<OutputReading>>> AgentLink::readOutput(
-    kj::String id, uint64_t offset, bool follow, kj::Own<OutputReceiver> receiver) {
+    kj::String id, OutputRequest what, kj::Own<OutputReceiver> receiver) {
   auto opened = co_await openBulk();
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
   auto bulk = kj::mv(opened.get<kj::Own<BulkConnection>>());
   auto request = bulk->bulk.outputRequest();
   request.setId(id);
-  request.setOffset(offset);
-  request.setFollow(follow);
+  request.setOffset(what.offset);
+  request.setFollow(what.follow);
+  request.setHold(what.hold);
   request.setSink(makeOutputSink(kj::mv(receiver)));
   auto work = request.send().then([](capnp::Response<agentctl::Bulk::OutputResults>&& response)
                                       -> Result<rpc::Subscription::Client> {

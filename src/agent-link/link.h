@@ -73,10 +73,9 @@ public:
   // Ends all instances, then the helper.
   kj::Promise<Outcome> shutdown(kj::Duration grace);
 
-  // Opens a bulk connection and delivers the output log of instance `id` from `offset` to
-  // `receiver`. Dropping the result stops the delivery.
-  kj::Promise<Result<kj::Own<OutputReading>>> readOutput(kj::String id, uint64_t offset,
-                                                         bool follow,
+  // Opens a bulk connection and delivers the output log of instance `id` to `receiver`. Dropping
+  // the result stops the delivery.
+  kj::Promise<Result<kj::Own<OutputReading>>> readOutput(kj::String id, OutputRequest what,
                                                          kj::Own<OutputReceiver> receiver);
   // Opens a bulk connection for writing to the instance's stdin. One writer at a time.
   kj::Promise<Result<kj::Own<StdinWriter>>> openStdin(kj::String id, TakeOver takeOver);

@@ -10,6 +10,13 @@
 
 namespace capstan {
 
+// From where and how an output log is read.
+struct OutputRequest {
+  uint64_t offset = 0;
+  bool follow = false;  // Until the process's output ends, instead of to its present end.
+  bool hold = false;    // The process waits for this reader rather than lose output.
+};
+
 enum class TakeOver { NO, YES };
 enum class StopMode { GRACEFUL, FORCED };
 

@@ -20,12 +20,13 @@ constexpr uint64_t MUCH_OUTPUT = 1 << 20;  // A delivery of so many octets has g
 class SubscriptionCap final: public rpc::Subscription::Server {
 public:
   SubscriptionCap(kj::Timer& timer, kj::Own<HelperInstance> instance, uint64_t offset,
-                  rpc::OutputSink::Client sink, bool follow)
+                  rpc::OutputSink::Client sink, bool follow, bool hold)
       : timer(timer),
         instance(kj::mv(instance)),
         sink(kj::mv(sink)),
         offset(offset),
-        limit(follow ? UINT64_MAX : this->instance->output().endOffset()) {
+        limit(follow ? UINT64_MAX : this->instance->output().endOffset()),
+        holds(hold) {
     task = deliver().eagerlyEvaluate([](kj::Exception&& e) {
       // The sink refused or its side is gone: there is nobody left to tell.
       KJ_LOG(INFO, "delivery of output ended", e);
@@ -49,6 +50,7 @@ private:
   rpc::OutputSink::Client sink;
   uint64_t offset;
   const uint64_t limit;
+  const bool holds;
   uint64_t delivered = 0;  // Octets
   uint64_t skipped = 0;    // Octets, in gaps
   kj::Promise<void> task = nullptr;
@@ -59,6 +61,8 @@ private:
     bool follows = limit == UINT64_MAX;
     if (follows) log.beginReading();
     KJ_DEFER(if (follows) log.endReading());
+    kj::Maybe<kj::Own<OutputLog::Hold>> held;
+    if (holds) held = kj::heap<OutputLog::Hold>(log, offset);
     int pieces = 0;
     for (;;) {
       if (offset >= limit) break;
@@ -153,7 +157,7 @@ public:
     }
     results.setSubscription(kj::heap<SubscriptionCap>(server.host.timer, kj::mv(instance),
                                                       params.getOffset(), params.getSink(),
-                                                      params.getFollow()));
+                                                      params.getFollow(), params.getHold()));
     return kj::READY_NOW;
   }
 

@@ -184,20 +184,35 @@ OutputLog::Read OutputLog::read(uint64_t offset, size_t maxBytes) {
 }
 
 void OutputLog::delivered(uint64_t offset) {
-  if (offset <= readOffset) return;
-  readOffset = offset;
+  if (offset <= readOffset && holders.empty()) return;
+  readOffset = std::max(readOffset, offset);
   drain.notify();
+}
+
+kj::Maybe<uint64_t> OutputLog::wantedFrom() const {
+  kj::Maybe<uint64_t> from;
+  if (options.pauseWhenFull) from = readOffset;
+  for (auto* offset: holders) {
+    KJ_IF_MAYBE (known, from) {
+      from = std::min(*known, *offset);
+    } else {
+      from = *offset;
+    }
+  }
+  return from;
 }
 
 kj::Promise<void> OutputLog::changed() { return change.wait(); }
 
 bool OutputLog::isFull() const {
-  if (!options.pauseWhenFull || isEnded) return false;
+  auto wanted = wantedFrom();
+  if (wanted == nullptr || isEnded) return false;
+  auto from = KJ_ASSERT_NONNULL(wanted);
   if (inRing() + MAX_PIECE_BYTES <= RING_BYTES && marks.size() < MAX_MARKS / 2) return false;
   KJ_IF_MAYBE (disk, spool) {
-    return !(*disk)->hasRoom() && readOffset < (*disk)->endOfOldestSegment();
+    return !(*disk)->hasRoom() && from < (*disk)->endOfOldestSegment();
   }
-  return readOffset < std::min(endOfLog, ringBegin + MAX_PIECE_BYTES);
+  return from < std::min(endOfLog, ringBegin + MAX_PIECE_BYTES);
 }
 
 kj::Promise<void> OutputLog::drained() { return drain.wait(); }

@@ -8,6 +8,8 @@
 #include <kj/async.h>
 #include <kj/one-of.h>
 
+#include <vector>
+
 namespace capstan {
 
 struct OutputLogOptions {
@@ -72,6 +74,25 @@ public:
   bool isAhead() const { return readers > 0 && !isEnded && endOfLog - readOffset > NEAR_BYTES; }
   uint64_t deliveredOffset() const { return readOffset; }
 
+  // While it lives, isFull() also speaks for a reader who wants every octet: it stands at
+  // `*offset`, which the reader moves on and tells by delivered(). The log and the offset must
+  // outlive it.
+  class Hold {
+  public:
+    Hold(OutputLog& log, const uint64_t& offset): log(log), offset(offset) {
+      log.holders.push_back(&offset);
+    }
+    ~Hold() noexcept(false) {
+      std::erase(log.holders, &offset);
+      log.drain.notify();
+    }
+    KJ_DISALLOW_COPY_AND_MOVE(Hold);
+
+  private:
+    OutputLog& log;
+    const uint64_t& offset;
+  };
+
   // A reader has delivered everything before `offset`; only what lies beyond the furthest reader
   // counts as unread for isFull().
   void delivered(uint64_t offset);
@@ -79,7 +100,8 @@ public:
   // Resolves at the next append() or end(). Dropping it leaves nothing.
   kj::Promise<void> changed();
 
-  // Whether appending 64 KiB now would throw away unread octets; false unless pauseWhenFull.
+  // Whether appending 64 KiB now would throw away unread octets; false unless pauseWhenFull or a
+  // Hold says that they are wanted.
   bool isFull() const;
   // Resolves when isFull() or isAhead() may have become false. Dropping it leaves nothing.
   kj::Promise<void> drained();
@@ -119,11 +141,14 @@ private:
   bool filled = false;     // The last append in place took all of its place.
   std::deque<Mark> marks;  // Covers the ring; the first may begin before ringBegin.
   uint32_t readers = 0;
+  std::vector<const uint64_t*> holders;
   bool isEnded = false;
   Lost losses;
   Signal change;
   Signal drain;
 
+  // What may not be dropped begins here; null = nothing is wanted.
+  kj::Maybe<uint64_t> wantedFrom() const;
   size_t inRing() const { return static_cast<size_t>(endOfLog - ringBegin); }
   kj::ArrayPtr<const kj::byte> contiguous(uint64_t offset, size_t size) const;
   void grow(size_t atLeast);

@@ -28,6 +28,7 @@ kj::Promise<Result<rpc::Subscription::Client>> follow(rpc::Instance::Client inst
   auto request = instance.outputRequest();
   request.setSink(target->sink());
   request.setFollow(true);
+  request.setHold(true);
   auto response = co_await request.send();
   KJ_IF_MAYBE (problem, readProblem(response.getError())) {
     co_return kj::mv(*problem);

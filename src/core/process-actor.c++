@@ -62,9 +62,9 @@ kj::Promise<Outcome> ProcessActor::resize(uint16_t columns, uint16_t rows) {
   return instance->resize(columns, rows);
 }
 
-kj::Promise<Result<kj::Own<OutputReading>>> ProcessActor::output(uint64_t offset, bool follow,
+kj::Promise<Result<kj::Own<OutputReading>>> ProcessActor::output(OutputRequest what,
                                                                  kj::Own<OutputReceiver> receiver) {
-  return instance->link().readOutput(kj::str(id()), offset, follow, kj::mv(receiver));
+  return instance->link().readOutput(kj::str(id()), what, kj::mv(receiver));
 }
 
 kj::Promise<Result<kj::Own<StdinWriter>>> ProcessActor::openStdin(TakeOver takeOver) {

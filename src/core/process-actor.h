@@ -38,7 +38,7 @@ public:
 
   kj::Promise<Outcome> signal(kj::String name);
   kj::Promise<Outcome> resize(uint16_t columns, uint16_t rows);
-  kj::Promise<Result<kj::Own<OutputReading>>> output(uint64_t offset, bool follow,
+  kj::Promise<Result<kj::Own<OutputReading>>> output(OutputRequest what,
                                                      kj::Own<OutputReceiver> receiver);
   kj::Promise<Result<kj::Own<StdinWriter>>> openStdin(TakeOver takeOver);
   // Ends the whole tree; resolves to the survivors.

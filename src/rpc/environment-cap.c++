@@ -90,8 +90,8 @@ protected:
 
     // The streams stand before the start, so that nothing of a short process is missed.
     auto count = kj::refcounted<DeliveryCount>();
-    auto reading =
-        co_await process->output(0, true, newClientReceiver(sinkOf(params), kj::addRef(*count)));
+    auto reading = co_await process->output(OutputRequest{0, true, true},
+                                            newClientReceiver(sinkOf(params), kj::addRef(*count)));
     if (reading.is<Problem>()) {
       fail(context.getResults(), reading.get<Problem>());
       co_return;

@@ -20,8 +20,8 @@ protected:
   kj::Promise<void> output(Instance::OutputContext context) override {
     if (guard.refuses(ruleOf("Instance.output"), context)) co_return;
     auto params = context.getParams();
-    co_await deliver(context, kj::addRef(*process), guard.clone(), params.getOffset(),
-                     params.getFollow());
+    OutputRequest what{params.getOffset(), params.getFollow(), params.getHold()};
+    co_await deliver(context, kj::addRef(*process), guard.clone(), what);
   }
   kj::Promise<void> stdin(Instance::StdinContext context) override {
     if (guard.refuses(ruleOf("Instance.stdin"), context)) co_return;
@@ -134,8 +134,8 @@ protected:
                                      .at(kj::str("position.runId")));
       co_return;
     }
-    co_await deliver(context, kj::addRef(run), guard.clone(), position.getOffset(),
-                     params.getFollow());
+    OutputRequest what{position.getOffset(), params.getFollow(), params.getHold()};
+    co_await deliver(context, kj::addRef(run), guard.clone(), what);
   }
 
 private:

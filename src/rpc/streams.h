@@ -32,13 +32,16 @@ kj::Maybe<rpc::OutputSink::Client> sinkOf(Params params) {
   return nullptr;
 }
 
-// Starts a delivery and fills `subscription` or the error of an output() method.
+// Starts a delivery and fills `subscription` or the error of an output() method. Holding the
+// process back changes it, so that needs the right to attach as well.
 template <typename Context>
 kj::Promise<void> deliver(Context context, kj::Own<ProcessActor> process, Guard guard,
-                          uint64_t offset, bool follow) {
+                          OutputRequest what) {
+  constexpr MethodRule HOLD{"output with hold", Right::ATTACH, WhenBusy::ANSWERED};
+  if (what.hold && guard.refuses(HOLD, context)) co_return;
   auto count = kj::refcounted<DeliveryCount>();
   auto receiver = newClientReceiver(sinkOf(context.getParams()), kj::addRef(*count));
-  auto opened = co_await process->output(offset, follow, kj::mv(receiver));
+  auto opened = co_await process->output(what, kj::mv(receiver));
   if (opened.template is<Problem>()) {
     fail(context.getResults(), opened.template get<Problem>());
     co_return;

@@ -177,6 +177,18 @@ TEST_CASE("a reference without a right is told which one it lacks") {
   CHECK(kj::str(refused.getError().getCause()) == "it lacks the right 'launch'");
   CHECK(daemon.wait(facet.stopRequest().send()).getError().getCode() == ErrorCode::DENIED);
   CHECK(daemon.wait(facet.cleanupRequest().send()).getError().getCode() == ErrorCode::DENIED);
+  auto full = ensure(daemon, *client, "t-1").launchRequest();
+  setCommand(full.initSpec(), {"true"});
+  daemon.wait(full.send());
+  auto open = facet.sessionRequest();
+  open.setId("s-");
+  auto run = daemon.wait(open.send()).getSession().runRequest().send().getRun();
+  CHECK(daemon.wait(run.outputRequest().send()).getError().getCode() == ErrorCode::NONE);
+  auto hold = run.outputRequest();
+  hold.setHold(true);
+  CHECK(daemon.wait(hold.send()).getError().getCode() == ErrorCode::DENIED);
+  CHECK(daemon.wait(run.stdinRequest().send()).getError().getCode() == ErrorCode::DENIED);
+
   auto answer = daemon.wait(facet.rightsRequest().send());
   auto rights = answer.getRights();
   CHECK(rights.getObserve());

@@ -162,6 +162,38 @@ TEST_CASE("a reader that stops reading does not grow the daemon") {
   CHECK(seen.octets < 80u << 20);
 }
 
+TEST_CASE("a reader that holds gets every octet, however slow it is") {
+  Daemon daemon;
+  auto client = daemon.connect();
+  auto running = launch(daemon, *client, {"sh", "-c", "head -c 150000000 /dev/zero"});
+  Collector::Seen seen;
+  seen.keep = false;
+  auto hold = kj::newPromiseAndFulfiller<void>();
+  auto request = running.run.outputRequest();
+  request.setSink(kj::heap<Collector>(seen, kj::mv(hold.promise)));
+  request.setFollow(true);
+  request.setHold(true);
+  auto delivery = daemon.wait(request.send());
+  auto before = residentKib();
+
+  // The process has to wait once ring and spool are full.
+  uint64_t end = 0;
+  REQUIRE(daemon.becomesTrue([&]() {
+    auto info = daemon.wait(running.session.infoRequest().send());
+    bool still = info.getInfo().getOutputEnd() == end && end > 0;
+    end = info.getInfo().getOutputEnd();
+    return still && end > 60u << 20;
+  }));
+  CHECK(end < 80u << 20);
+  CHECK(residentKib() < before + 16 * 1024);
+
+  hold.fulfiller->fulfill();
+  CHECK(daemon.wait(running.run.waitRequest().send()).getExit().getCode() == 0);
+  REQUIRE(daemon.becomesTrue([&]() { return seen.ended; }));
+  CHECK(seen.ordered);
+  CHECK(seen.octets == 150000000);
+}
+
 TEST_CASE("a session outlives its client, an exec does not") {
   Daemon daemon;
   int sessionPid, execPid = 0;

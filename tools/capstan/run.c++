@@ -194,6 +194,7 @@ int runRun(Context& context) {
   auto delivery = launched.run.outputRequest();
   delivery.setSink(target->sink());
   delivery.setFollow(true);
+  delivery.setHold(true);  // A slow reader slows the command, as a pipe would.
   auto subscribed = delivery.send();
   auto stdinStream = launched.run.stdinRequest().send().then(
       [](capnp::Response<rpc::Instance::StdinResults>&& response)

@@ -329,6 +329,39 @@ TEST_CASE("a log that pauses is full only of what nobody has taken") {
   CHECK_FALSE(spooled.isFull());
 }
 
+TEST_CASE("while a reader holds, the log is full of what that reader has not got") {
+  Loop loop;
+  OutputLog log(inMemory());
+  std::string block(65'536, 'x');
+  for (int i = 0; i < 6; ++i) {
+    log.append(OutputStream::STDOUT, bytesOf(block));
+  }
+  CHECK_FALSE(log.isFull());  // Nobody holds: the oldest went.
+  uint64_t slow = log.beginOffset(), quick = log.endOffset();
+  log.delivered(quick);
+  {
+    OutputLog::Hold first(log, quick);
+    CHECK_FALSE(log.isFull());
+    OutputLog::Hold second(log, slow);
+    CHECK(log.isFull());
+    auto room = log.drained();
+    slow += 65'536;
+    log.delivered(slow);
+    CHECK(room.poll(loop.waitScope));
+    CHECK_FALSE(log.isFull());
+    log.append(OutputStream::STDOUT, bytesOf(block));
+    CHECK(log.isFull());
+    room = log.drained();
+    CHECK_FALSE(room.poll(loop.waitScope));
+  }
+  CHECK_FALSE(log.isFull());
+  OutputLog::Hold again(log, slow);
+  auto room = log.drained();
+  CHECK_FALSE(room.poll(loop.waitScope));
+  log.end();
+  CHECK(room.poll(loop.waitScope));
+}
+
 TEST_CASE("changed wakes every reader at append and end") {
   Loop loop;
   OutputLog log(inMemory());
