@@ -389,8 +389,11 @@ kj::Promise<void> HelperInstance::whenIdle() {
 
 kj::Promise<uint32_t> HelperInstance::stop(uint64_t graceMs, bool force) {
   auto self = kj::addRef(*this);
-  if (!starting && !hasEnded()) {
-    fail(Problem(ErrorCode::CANCELLED, kj::str("it was stopped before it was started")));
+  if (!starting) {
+    // It never will be. A second stop has nothing to wait for.
+    if (!hasEnded()) {
+      fail(Problem(ErrorCode::CANCELLED, kj::str("it was stopped before it was started")));
+    }
     co_return 0;
   }
   co_await whenStarted.addBranch();

@@ -24,6 +24,12 @@ kj::Promise<void> SingleFlight::run(kj::FunctionParam<kj::Promise<void>()> start
   return KJ_ASSERT_NONNULL(flight).addBranch();
 }
 
+kj::Promise<void> SingleFlight::settled() {
+  if (!inFlight) return kj::READY_NOW;
+  // Those who wait for the run itself get its failure.
+  return KJ_ASSERT_NONNULL(flight).addBranch().catch_([](kj::Exception&&) {});
+}
+
 kj::Promise<Waited> within(kj::Timer& timer, kj::Duration limit, kj::Promise<void> work) {
   return work.then([]() { return Waited::DONE; }).exclusiveJoin(timer.afterDelay(limit).then([]() {
     return Waited::TOO_LATE;

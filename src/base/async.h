@@ -31,11 +31,24 @@ public:
   kj::Promise<void> run(kj::FunctionParam<kj::Promise<void>()> start);
 
   bool running() const { return inFlight; }
+  // Resolves when the run in progress has ended, however; at once without one. Starts nothing.
+  kj::Promise<void> settled();
 
 private:
   bool inFlight = false;
   kj::Maybe<kj::ForkedPromise<void>> flight;  // after inFlight: its destructor writes there
 };
+
+// Hands the outcome of `work`, a failure included, to `fulfiller`: for a task set that works for a
+// caller who may leave.
+template <typename T>
+kj::Promise<void> deliver(kj::Promise<T> work, kj::Own<kj::PromiseFulfiller<T>> fulfiller) {
+  auto& to = *fulfiller;
+  return work
+      .then([&to](T&& result) { to.fulfill(kj::mv(result)); },
+            [&to](kj::Exception&& e) { to.reject(kj::mv(e)); })
+      .attach(kj::mv(fulfiller));
+}
 
 enum class Waited { DONE, TOO_LATE };
 

@@ -4,23 +4,6 @@
 
 namespace capstan {
 
-EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, Backend& backend,
-                                   kj::String id, kj::String owner, kj::String executorId,
-                                   kj::String executorType, EnvironmentSpec specParam)
-    : services(services),
-      links(links),
-      backend(backend),
-      name(kj::mv(id)),
-      principal(kj::mv(owner)),
-      executor(kj::mv(executorId)),
-      executorType(kj::mv(executorType)),
-      spec(kj::mv(specParam)),
-      createdAt(services.now()),
-      changedAt(createdAt),
-      tasks(*this) {}
-
-EnvironmentActor::~EnvironmentActor() noexcept(false) {}
-
 void EnvironmentActor::setState(EnvironmentState next) {
   if (current == next) return;
   current = next;
@@ -69,14 +52,22 @@ EnvironmentStatus EnvironmentActor::status() const {
 
 kj::Promise<EnvironmentStatus> EnvironmentActor::statusWithReports() {
   auto self = kj::addRef(*this);
-  kj::Vector<kj::Promise<SessionStatus>> asked;
+  // Sessions may come and go meanwhile; and the helper counts its unanswered calls.
+  constexpr size_t MOST_AT_ONCE = 64;
+  kj::Vector<kj::Own<SessionActor>> all;
   for (auto& entry: sessions)
-    asked.add(entry.value->statusWithReport());
-  auto reports = co_await kj::joinPromises(asked.releaseAsArray());
+    all.add(kj::addRef(*entry.value));
+  kj::Vector<SessionStatus> reports(all.size());
+  for (size_t begin = 0; begin < all.size(); begin += MOST_AT_ONCE) {
+    kj::Vector<kj::Promise<SessionStatus>> asked;
+    for (auto& session: all.slice(begin, kj::min(begin + MOST_AT_ONCE, all.size())))
+      asked.add(session->statusWithReport());
+    auto answers = co_await kj::joinPromises(asked.releaseAsArray());
+    for (auto& answer: answers)
+      reports.add(kj::mv(answer));
+  }
   auto result = status();
-  result.sessions.clear();
-  for (auto& report: reports)
-    result.sessions.add(kj::mv(report));
+  result.sessions = kj::mv(reports);
   co_return result;
 }
 
@@ -98,12 +89,22 @@ kj::Promise<Outcome> EnvironmentActor::ready() {
     linked = !(*present)->isLost();
   }
   if (current == EnvironmentState::READY && linked) co_return nullptr;
-  co_await bringingUp.run([this]() { return bringUp(); });
+  do {
+    // A stop lets the run in progress go on without its outcome; whoever comes after the stop wants
+    // it again.
+    if (bringingUp.running()) setState(EnvironmentState::PREPARING);
+    co_await bringingUp.run([this]() { return bringUp(); });
+    // Another caller may have begun the next run before our turn came.
+  } while (current == EnvironmentState::PREPARING && bringingUp.running());
   if (current == EnvironmentState::READY) co_return nullptr;
+  KJ_IF_MAYBE (refusal, refuseNew()) {
+    co_return kj::mv(*refusal);
+  }
   KJ_IF_MAYBE (problem, lastError) {
     co_return problem->clone();
   }
-  co_return Problem(ErrorCode::WRONG_STATE, kj::str("the environment was stopped meanwhile"));
+  co_return Problem(ErrorCode::WRONG_STATE, kj::str("the environment was stopped meanwhile"))
+      .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
 // Belongs to the single flight, hence to this object: whoever asked may go.
@@ -111,30 +112,41 @@ kj::Promise<void> EnvironmentActor::bringUp() {
   lastError = nullptr;
   progress.begin();
   setState(EnvironmentState::PREPARING);
-  auto made = co_await backend.createInstance(place(), progress);
-  if (made.is<Problem>()) {
-    lastError = kj::mv(made.get<Problem>());
-    if (current == EnvironmentState::PREPARING) setState(EnvironmentState::FAILED);
-    co_return;
+  // An exception must not leave it preparing for ever.
+  auto outcome = co_await reach().catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
+  // A stop that came meanwhile has the last word.
+  bool wanted = current == EnvironmentState::PREPARING;
+  KJ_IF_MAYBE (problem, outcome) {
+    lastError = kj::mv(*problem);
+    if (wanted) setState(EnvironmentState::FAILED);
+  } else if (wanted) {
+    setState(EnvironmentState::READY);
   }
+}
+
+kj::Promise<Outcome> EnvironmentActor::reach() {
+  auto made = co_await backend.createInstance(place(), progress);
+  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
   auto reached = kj::mv(made.get<kj::Own<Attachment>>());
   auto opened = co_await links.get(*reached);
   attachment = kj::mv(reached);
-  if (opened.is<Problem>()) {
-    lastError = kj::mv(opened.get<Problem>());
-    if (current == EnvironmentState::PREPARING) setState(EnvironmentState::FAILED);
-    co_return;
-  }
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
   auto reachedLink = kj::mv(opened.get<kj::Own<AgentLink>>());
-  tasks.add(watchLink(kj::addRef(*reachedLink)));
+  bool watched = false;
+  KJ_IF_MAYBE (present, link) {
+    watched = present->get() == reachedLink.get();
+  }
+  if (!watched) tasks.add(watchLink(kj::addRef(*reachedLink)));
   link = kj::mv(reachedLink);
-  // A stop that came meanwhile has the last word.
-  if (current == EnvironmentState::PREPARING) setState(EnvironmentState::READY);
+  co_return nullptr;
 }
 
 kj::Promise<void> EnvironmentActor::watchLink(kj::Own<AgentLink> watched) {
   co_await watched->onLost();
   if (current != EnvironmentState::READY) co_return;
+  KJ_IF_MAYBE (present, link) {
+    if (present->get() != watched.get()) co_return;
+  }
   lastError = Problem(ErrorCode::INSTANCE_LOST, kj::str("the environment's helper is gone"))
                   .advise(kj::str("the next launch starts a new one"))
                   .retryable(RetryHint::SAME_REQUEST_LATER);
@@ -145,6 +157,10 @@ Outcome EnvironmentActor::refuseNew() const {
   if (gone || current == EnvironmentState::CLEANING) {
     return Problem(ErrorCode::NOT_FOUND, kj::str("the environment '", name, "' is being removed"));
   }
+  if (closing) {
+    return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon is ending"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
   if (current == EnvironmentState::STOPPING) {
     return Problem(ErrorCode::WRONG_STATE, kj::str("the environment is being stopped"))
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
@@ -152,181 +168,7 @@ Outcome EnvironmentActor::refuseNew() const {
   return nullptr;
 }
 
-// ---- processes
-
-kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchSpec launch,
-                                                                         kj::String processId,
-                                                                         kj::String sessionId) {
-  auto& place = *KJ_ASSERT_NONNULL(attachment);
-  auto& helper = *KJ_ASSERT_NONNULL(link);
-
-  auto inherited = place.inheritedVariables();
-  auto variables = assembleVariables(
-      inherited, ProcessIdentity{spec.taskId, name, sessionId, processId}, launch.variables);
-  if (variables.is<Problem>()) co_return kj::mv(variables.get<Problem>());
-
-  InstanceConfig config;
-  config.command = KJ_MAP(word, launch.command) { return kj::str(word); };
-  config.variables = KJ_MAP(variable, variables.get<kj::Array<ProcessVariable>>()) {
-    return InstanceVariable{kj::mv(variable.key), kj::mv(variable.value)};
-  };
-  config.workingDirectory = kj::str(place.workspace());
-  if (launch.workingDirectory.startsWith("/")) {
-    config.workingDirectory = kj::str(launch.workingDirectory);
-  } else if (launch.workingDirectory.size() > 0) {
-    config.workingDirectory = kj::str(place.workspace(), '/', launch.workingDirectory);
-  }
-  KJ_IF_MAYBE (terminal, launch.terminal) {
-    config.terminal = terminal->clone();
-  }
-
-  InstanceSpec instance;
-  instance.ephemeral = sessionId.size() == 0;
-  instance.directory = instance.ephemeral ? kj::String() : place.runDirectory(processId);
-  instance.id = kj::mv(processId);
-  instance.sessionId = kj::mv(sessionId);
-  instance.environmentId = kj::str(name);
-  instance.taskId = kj::str(spec.taskId);
-  instance.pauseWhenFull = launch.pauseWhenFull || instance.ephemeral;
-  instance.spoolLimitBytes = services.limits.outputSpoolBytes;
-  instance.stopGrace = services.limits.deadlines.stopGrace;
-
-  auto created = co_await helper.create(kj::mv(instance));
-  if (created.is<Problem>()) co_return kj::mv(created.get<Problem>());
-  auto made = kj::mv(created.get<kj::Own<AgentInstance>>());
-  auto process = kj::refcounted<ProcessActor>(services, kj::addRef(*made), kj::mv(launch.command));
-  KJ_IF_MAYBE (problem, co_await made->configure(kj::mv(config))) {
-    tasks.add(discardQuietly(kj::mv(process)));
-    co_return kj::mv(*problem);
-  }
-  co_return kj::mv(process);
-}
-
-// Shared by the task that works and the caller who may leave.
-struct EnvironmentActor::Launching final: public kj::Refcounted {
-  kj::Own<kj::PromiseFulfiller<Result<kj::Own<SessionActor>>>> answer;
-  bool cancelled = false;
-};
-
-kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec launch) {
-  auto self = kj::addRef(*this);
-  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
-    co_return kj::mv(*problem);
-  }
-  KJ_IF_MAYBE (refusal, refuseNew()) {
-    co_return kj::mv(*refusal);
-  }
-  if (!launch.wait && current != EnvironmentState::READY) {
-    begin();
-    co_return Problem(ErrorCode::ENVIRONMENT_PREPARING,
-                      kj::str("the environment is being prepared"))
-        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
-  }
-  if (sessions.size() + launching >= services.limits.sessionsPerEnvironment) {
-    co_return Problem(ErrorCode::RESOURCE_EXHAUSTED,
-                      kj::str("the environment has ", sessions.size(), " sessions, at most ",
-                              services.limits.sessionsPerEnvironment, " are kept"))
-        .advise(kj::str("use another task, or destroy the environment"))
-        .retryable(RetryHint::AFTER_USER_ACTION);
-  }
-  auto limit = services.limits.deadlines.launch;
-  KJ_IF_MAYBE (asked, launch.deadline) {
-    limit = *asked;
-  }
-
-  auto pair = kj::newPromiseAndFulfiller<Result<kj::Own<SessionActor>>>();
-  auto work = kj::refcounted<Launching>();
-  work->answer = kj::mv(pair.fulfiller);
-  KJ_DEFER(work->cancelled = true);
-  tasks.add(runLaunch(kj::addRef(*work), kj::mv(launch)));
-  auto result = co_await pair.promise.exclusiveJoin(
-      services.timer.afterDelay(limit).then([limit]() -> Result<kj::Own<SessionActor>> {
-        return Problem(ErrorCode::TIMEOUT, kj::str("the launch took longer than its deadline of ",
-                                                   limit / kj::SECONDS, " s"))
-            .retryable(RetryHint::SAME_REQUEST_LATER);
-      }));
-  co_return kj::mv(result);
-}
-
-kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpec launch) {
-  ++launching;
-  KJ_DEFER(--launching);
-  bool startNow = launch.start;
-  auto stopsBefore = stops;
-  auto cancellation = [&]() -> kj::Maybe<Problem> {
-    if (work->cancelled) return Problem(ErrorCode::CANCELLED, kj::str("the launch was cancelled"));
-    if (stops != stopsBefore) {
-      return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
-    }
-    return refuseNew();
-  };
-
-  KJ_IF_MAYBE (problem, co_await ready()) {
-    work->answer->fulfill(kj::mv(*problem));
-    co_return;
-  }
-  KJ_IF_MAYBE (problem, cancellation()) {
-    work->answer->fulfill(kj::mv(*problem));
-    co_return;
-  }
-  auto sessionId = newId(IdKind::SESSION, services.entropy);
-  auto made = co_await makeProcess(kj::mv(launch), newId(IdKind::RUN, services.entropy),
-                                   kj::str(sessionId));
-  if (made.is<Problem>()) {
-    work->answer->fulfill(kj::mv(made.get<Problem>()));
-    co_return;
-  }
-  auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
-  auto session = kj::refcounted<SessionActor>(kj::str(sessionId), kj::addRef(*process));
-  auto failure = cancellation();
-  if (failure == nullptr) {
-    // In the map before the start, so that a stop meanwhile finds it.
-    sessions.insert(kj::str(sessionId), kj::addRef(*session));
-    if (startNow) {
-      KJ_IF_MAYBE (problem, co_await session->start()) {
-        failure = kj::mv(*problem);
-        sessions.erase(sessionId);
-      }
-    }
-  }
-  KJ_IF_MAYBE (problem, failure) {
-    co_await discardQuietly(kj::mv(process));
-    work->answer->fulfill(kj::mv(*problem));
-    co_return;
-  }
-  ++seq;
-  work->answer->fulfill(kj::mv(session));
-}
-
-kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::exec(LaunchSpec launch) {
-  auto self = kj::addRef(*this);
-  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
-    co_return kj::mv(*problem);
-  }
-  KJ_IF_MAYBE (problem, co_await ready()) {
-    co_return kj::mv(*problem);
-  }
-  auto made =
-      co_await makeProcess(kj::mv(launch), newId(IdKind::EXEC, services.entropy), kj::String());
-  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
-  auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
-  execs.insert(kj::str(process->id()), kj::addRef(*process));
-  co_return kj::mv(process);
-}
-
-void EnvironmentActor::reap(kj::Own<ProcessActor> process) {
-  execs.erase(process->id());
-  tasks.add(discardQuietly(kj::mv(process)));
-}
-
-kj::Promise<void> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process) {
-  KJ_IF_MAYBE (problem, co_await process->discard()) {
-    // A lost helper took the process with it; anything else is worth a line.
-    if (problem->code != ErrorCode::UNREACHABLE) {
-      KJ_LOG(WARNING, "could not discard a process, ignoring", name, process->id(), *problem);
-    }
-  }
-}
+// ---- what there is
 
 Result<kj::Own<SessionActor>> EnvironmentActor::findSession(kj::StringPtr idOrPrefix) {
   KJ_IF_MAYBE (exact, sessions.find(idOrPrefix)) {
@@ -354,7 +196,7 @@ Result<kj::Own<SessionActor>> EnvironmentActor::findSession(kj::StringPtr idOrPr
 }
 
 bool EnvironmentActor::isBusy() const {
-  if (launching > 0 || execs.size() > 0) return true;
+  if (launching > 0 || execing > 0 || execs.size() > 0) return true;
   for (auto& entry: sessions) {
     if (entry.value->isLive()) return true;
   }

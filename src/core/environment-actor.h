@@ -9,6 +9,8 @@
 
 namespace capstan {
 
+class ExecProcess;
+
 // One task environment: its place, its sessions, its background work. Counted; owned by the
 // Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
 class EnvironmentActor final: public kj::Refcounted, private kj::TaskSet::ErrorHandler {
@@ -39,16 +41,19 @@ public:
   // Shows the bring-up's steps to `sink` while the result lives; keeps this environment alive.
   kj::Own<void> showProgress(ProgressSink& sink);
 
-  // A new session with its run. Joins a bring-up in progress. The environment's own task set does
-  // the work: dropping the promise asks for cancellation; the step in progress ends and everything
-  // is unwound, unless the run has been started by then.
+  // A new session with its run. Joins a bring-up in progress; environmentPreparing when that
+  // outlasts the deadline. The environment's own task set does the work: dropping the promise asks
+  // for cancellation; the step in progress ends and everything is unwound, unless the run has been
+  // started by then. A request id that was given in the last 24 hours joins that launch or finds
+  // its session; a launch that failed is forgotten, so that it can be tried again.
   kj::Promise<Result<kj::Own<SessionActor>>> launch(LaunchSpec spec);
 
-  // A process without a session, ephemeral under agentctl. The caller ends it with discard() or
-  // hands it to reap().
-  kj::Promise<Result<kj::Own<ProcessActor>>> exec(LaunchSpec spec);
-  // Ends and deletes an exec in the background.
-  void reap(kj::Own<ProcessActor> process);
+  // A process without a session, ephemeral under agentctl, created and configured. It ends with
+  // the result; dropping the promise leaves nothing.
+  kj::Promise<Result<kj::Own<ExecProcess>>> exec(LaunchSpec spec);
+
+  // Starts a session that was launched without. Dropping the promise does not end the start.
+  kj::Promise<Outcome> startSession(kj::Own<SessionActor> session);
 
   // By id or unambiguous prefix.
   Result<kj::Own<SessionActor>> findSession(kj::StringPtr idOrPrefix);
@@ -67,11 +72,17 @@ public:
   // With leftovers the environment stays, failed, for another try.
   kj::Promise<CleanupReport> cleanUp(CleanupScope scope);
 
+  // For the daemon's end: takes nothing new, ends all processes, and resolves when no bring-up is
+  // in progress any more.
+  kj::Promise<Outcome> close(kj::Duration grace);
+
   // Whether any process may still run.
   bool isBusy() const;
 
 private:
-  struct Launching;  // One launch, shared by its caller and its task.
+  friend class ExecProcess;
+  struct Launching;  // One launch, shared by its task and all who wait for it.
+  struct Execing;    // One exec on its way, shared by its task and its caller.
 
   Services& services;
   HelperLinks& links;
@@ -85,6 +96,7 @@ private:
   UnixMs changedAt;
   EnvironmentState current = EnvironmentState::PREPARING;
   bool gone = false;
+  bool closing = false;
   uint64_t seq = 0;
   kj::Maybe<Problem> lastError;
   ProgressHub progress;
@@ -93,30 +105,67 @@ private:
   kj::Maybe<kj::Own<AgentLink>> link;
   kj::TreeMap<kj::String, kj::Own<SessionActor>> sessions;
   kj::HashMap<kj::String, kj::Own<ProcessActor>> execs;
+  // By request id, in hexadecimal: launches in progress and those whose session stands.
+  kj::HashMap<kj::String, kj::Own<Launching>> requests;
   uint32_t launching = 0;
+  uint32_t execing = 0;
   uint32_t stops = 0;  // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
-  AsyncLock ending;   // stop and cleanUp take turns.
-  kj::TaskSet tasks;  // Last: no task outlives what it uses.
+  AsyncLock ending;  // stop and cleanUp take turns.
+  // Last: no task outlives what it uses. None holds a reference to this, which would be a cycle.
+  kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
+  kj::TaskSet tasks;
 
   void setState(EnvironmentState next);
   CreateRequest place() const;
   kj::Promise<void> bringUp();
+  kj::Promise<Outcome> reach();
   // Up and linked, or why not.
   kj::Promise<Outcome> ready();
   kj::Promise<void> watchLink(kj::Own<AgentLink> watched);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
                                                          kj::String sessionId);
   kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
+  kj::Promise<Result<kj::Own<SessionActor>>> makeSession(kj::Own<Launching> work, LaunchSpec spec);
+  kj::Maybe<kj::Own<Launching>> findLaunch(const LaunchSpec& spec);
+  kj::Own<Launching> beginLaunch(LaunchSpec spec);
+  void forgetLaunch(const Launching& work);
+  void forgetSessions();
+  kj::Promise<void> runExec(kj::Own<Execing> work, LaunchSpec spec);
+  kj::Promise<Result<kj::Own<ProcessActor>>> makeExec(kj::Own<Execing> work, LaunchSpec spec);
+  // Why something that began when `stops` was `stopsBefore` must not go on; null = it may.
+  Outcome interrupted(bool cancelled, uint32_t stopsBefore) const;
+  // Ends and deletes an exec in the background.
+  void reap(kj::Own<ProcessActor> process);
   // Runs `work` in `tasks`, whoever waits for it.
   kj::Promise<Outcome> toItsEnd(kj::Promise<Outcome> work);
   kj::Promise<Outcome> stopAll(kj::Duration grace, StopMode mode);
   kj::Promise<void> endProcesses(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
   kj::Promise<void> removeAll(CleanupScope scope, CleanupReport& report);
+  kj::Promise<void> removeEach(CleanupScope scope, CleanupReport& report);
   kj::Promise<void> discardQuietly(kj::Own<ProcessActor> process);
   Outcome refuseNew() const;
+  static Problem preparing();
   void taskFailed(kj::Exception&& exception) override;
+};
+
+// A process of exec(): ended and deleted in the background when this is dropped.
+class ExecProcess final {
+public:
+  ExecProcess(kj::Own<EnvironmentActor> environment, kj::Own<ProcessActor> process)
+      : environment(kj::mv(environment)), running(kj::mv(process)) {}
+  ~ExecProcess() noexcept(false) { environment->reap(kj::mv(running)); }
+  KJ_DISALLOW_COPY_AND_MOVE(ExecProcess);
+
+  ProcessActor& process() { return *running; }
+  // Keeps the delivery of its output until the process is dropped.
+  void keep(kj::Own<OutputReading> reading) { delivery = kj::mv(reading); }
+
+private:
+  kj::Own<EnvironmentActor> environment;
+  kj::Own<ProcessActor> running;
+  kj::Maybe<kj::Own<OutputReading>> delivery;
 };
 
 }  // namespace capstan

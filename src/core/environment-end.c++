@@ -43,18 +43,9 @@ kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mo
   }
 }
 
-namespace {
-
-kj::Promise<void> answer(kj::Promise<Outcome> work,
-                         kj::Own<kj::PromiseFulfiller<Outcome>> fulfiller) {
-  fulfiller->fulfill(co_await work);
-}
-
-}  // namespace
-
 kj::Promise<Outcome> EnvironmentActor::toItsEnd(kj::Promise<Outcome> work) {
   auto pair = kj::newPromiseAndFulfiller<Outcome>();
-  tasks.add(answer(kj::mv(work), kj::mv(pair.fulfiller)));
+  tasks.add(deliver(kj::mv(work), kj::mv(pair.fulfiller)));
   return kj::mv(pair.promise);
 }
 
@@ -77,7 +68,10 @@ kj::Promise<Outcome> EnvironmentActor::stopAll(kj::Duration grace, StopMode mode
     auto before = current;
     ++stops;
     setState(EnvironmentState::STOPPING);
-    return endProcesses(grace, mode, problems).then([this, before]() {
+    auto ended = endProcesses(grace, mode, problems).catch_([&problems](kj::Exception&& e) {
+      problems.add(asProblem(e));
+    });
+    return ended.then([this, before]() {
       if (current == EnvironmentState::STOPPING) {
         setState(before == EnvironmentState::FAILED ? before : EnvironmentState::STOPPED);
       }
@@ -100,25 +94,10 @@ kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport&
   if (gone) co_return;
   ++stops;
   setState(EnvironmentState::CLEANING);
-  kj::Vector<Problem> problems;
-  co_await endProcesses(services.limits.deadlines.stopGrace, StopMode::GRACEFUL, problems);
-  for (auto& problem: problems)
-    report.leftovers.add(kj::str("processes: ", problem));
-  if (problems.size() == 0) {
-    // Logs of ended runs: the helper deletes them with its entry.
-    for (auto& entry: sessions) {
-      KJ_IF_MAYBE (problem, co_await entry.value->run().discard()) {
-        if (problem->code != ErrorCode::UNREACHABLE && problem->code != ErrorCode::NOT_FOUND) {
-          report.leftovers.add(kj::str("session ", entry.key, ": ", *problem));
-        }
-      }
-    }
-    auto removed = co_await backend.cleanUp(place(), scope);
-    for (auto& line: removed.leftInPlace)
-      report.leftInPlace.add(kj::mv(line));
-    for (auto& line: removed.leftovers)
-      report.leftovers.add(kj::mv(line));
-  }
+  // An exception is a leftover like others: the environment stays, for another try.
+  co_await removeEach(scope, report).catch_([&report](kj::Exception&& e) {
+    report.leftovers.add(kj::str(asProblem(e)));
+  });
   if (report.leftovers.size() > 0) {
     lastError = Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))
                     .because(kj::strArray(report.leftovers, "; "))
@@ -126,12 +105,52 @@ kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport&
     setState(EnvironmentState::FAILED);
     co_return;
   }
-  sessions.clear();
+  forgetSessions();
   if (scope == CleanupScope::COMPUTE) {
     setState(EnvironmentState::STOPPED);
   } else {
     gone = true;
   }
+}
+
+kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport& report) {
+  kj::Vector<Problem> problems;
+  co_await endProcesses(services.limits.deadlines.stopGrace, StopMode::GRACEFUL, problems);
+  for (auto& problem: problems)
+    report.leftovers.add(kj::str("processes: ", problem));
+  if (problems.size() > 0) co_return;
+
+  // What is on its way must not make anything after the removal: a bring-up ends its step, launches
+  // and execs unwind.
+  co_await bringingUp.settled();
+  co_await making.onEmpty();
+
+  // Logs of ended runs: the helper deletes them with its entry.
+  kj::Vector<kj::Promise<Outcome>> discards;
+  for (auto& entry: sessions)
+    discards.add(entry.value->run().discard());
+  auto outcomes = co_await kj::joinPromises(discards.releaseAsArray());
+  for (auto& outcome: outcomes) {
+    KJ_IF_MAYBE (problem, outcome) {
+      // A lost helper has nothing left of them.
+      if (problem->code != ErrorCode::UNREACHABLE) {
+        report.leftovers.add(kj::str("sessions: ", *problem));
+      }
+    }
+  }
+  auto removed = co_await backend.cleanUp(place(), scope);
+  for (auto& line: removed.leftInPlace)
+    report.leftInPlace.add(kj::mv(line));
+  for (auto& line: removed.leftovers)
+    report.leftovers.add(kj::mv(line));
+}
+
+kj::Promise<Outcome> EnvironmentActor::close(kj::Duration grace) {
+  auto self = kj::addRef(*this);
+  closing = true;
+  auto outcome = co_await stop(grace, StopMode::GRACEFUL);
+  co_await bringingUp.settled();
+  co_return kj::mv(outcome);
 }
 
 }  // namespace capstan

@@ -1,5 +1,7 @@
 #include "core/process-actor.h"
 
+#include "base/async.h"
+
 namespace capstan {
 
 ProcessActor::ProcessActor(Services& services, kj::Own<AgentInstance> instanceParam,
@@ -72,16 +74,31 @@ kj::Promise<Result<kj::Own<StdinWriter>>> ProcessActor::openStdin(TakeOver takeO
 }
 
 kj::Promise<Result<uint32_t>> ProcessActor::stop(kj::Duration grace, StopMode mode) {
-  return instance->stop(grace, mode);
+  auto self = kj::addRef(*this);
+  auto stopped = co_await instance->stop(grace, mode);
+  if (stopped.is<Problem>() || stopped.get<uint32_t>() > 0 || !started()) {
+    co_return kj::mv(stopped);
+  }
+  auto waited = co_await within(services.timer, services.limits.deadlines.control, onEnd());
+  if (waited == Waited::TOO_LATE) {
+    co_return Problem(ErrorCode::TIMEOUT, kj::str("the helper does not report the process's end"))
+        .from("agentctl", kj::String())
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  co_return kj::mv(stopped);
 }
 
 kj::Promise<Outcome> ProcessActor::discard() {
   auto self = kj::addRef(*this);
-  if (pid != 0) {
-    auto stopped = co_await instance->stop(0 * kj::SECONDS, StopMode::FORCED);
-    if (stopped.is<Problem>()) co_return kj::mv(stopped.get<Problem>());
+  // Also without a pid: a start whose answer was lost may have made a process, and the helper
+  // deletes only what has ended.
+  auto stopped = co_await instance->stop(0 * kj::SECONDS, StopMode::FORCED);
+  if (stopped.is<Problem>()) co_return kj::mv(stopped.get<Problem>());
+  auto removed = co_await instance->link().remove(kj::str(id()));
+  KJ_IF_MAYBE (problem, removed) {
+    if (problem->code != ErrorCode::NOT_FOUND) co_return kj::mv(*problem);
   }
-  co_return co_await instance->link().remove(kj::str(id()));
+  co_return nullptr;
 }
 
 }  // namespace capstan

@@ -21,6 +21,7 @@ public:
 
   // Starts the configured process and begins to watch it. Once.
   kj::Promise<Outcome> start();
+  // False after a start that failed, true from its answer on.
   bool started() const { return pid != 0; }
   int processId() const { return pid; }
   UnixMs startedAt() const { return startMs; }
@@ -41,9 +42,11 @@ public:
   kj::Promise<Result<kj::Own<OutputReading>>> output(OutputRequest what,
                                                      kj::Own<OutputReceiver> receiver);
   kj::Promise<Result<kj::Own<StdinWriter>>> openStdin(TakeOver takeOver);
-  // Ends the whole tree; resolves to the survivors.
+  // Ends the whole tree, also of a start in progress; one that was not started never will be.
+  // Resolves to the survivors, when there are none after the end was seen.
   kj::Promise<Result<uint32_t>> stop(kj::Duration grace, StopMode mode);
-  // Ends it by force if it still runs and deletes its log. For unwinding and for execs.
+  // Ends it by force, whatever its state, and deletes its entry and its log. For unwinding and for
+  // execs. Repeating it is fine.
   kj::Promise<Outcome> discard();
   kj::Promise<Result<InstanceReport>> report() { return instance->report(); }
 

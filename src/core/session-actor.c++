@@ -90,10 +90,11 @@ kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Ou
   if (process->lost() != nullptr) co_return;
   if (!process->started()) {
     stoppedUnstarted = true;
-    co_return;
+  } else if (process->exit() == nullptr) {
+    stopRequested = true;
   }
-  if (process->exit() == nullptr) stopRequested = true;
-  // Also after the agent's own exit: its descendants end here.
+  // Also after the agent's own exit: its descendants end here. And also without a start that is
+  // known of: one whose answer was lost is ended, and the helper forgets the variables.
   auto stopped = co_await process->stop(grace, mode);
   if (stopped.is<Problem>()) {
     outcome = kj::mv(stopped.get<Problem>());
@@ -106,9 +107,7 @@ kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Ou
                 kj::str(survivors, " processes of the session could not be ended"))
             .because(kj::str("agentctl may not signal them (another user, or stuck in the kernel)"))
             .advise(kj::str("look for them with ps and end them as their user"));
-    co_return;
   }
-  co_await process->onEnd();
 }
 
 }  // namespace capstan

@@ -64,6 +64,10 @@ Result<Supervisor::Ensured> Supervisor::ensure(kj::StringPtr owner, EnvironmentS
   KJ_IF_MAYBE (problem, checkEnvironment(spec, services.limits)) {
     return kj::mv(*problem);
   }
+  if (closing) {
+    return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon is ending"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
   auto key = taskKey(owner, spec.taskId);
   KJ_IF_MAYBE (present, byTask.find(key)) {
     KJ_IF_MAYBE (problem, compare(**present, spec)) {
@@ -152,12 +156,12 @@ kj::Vector<kj::Own<EnvironmentActor>> Supervisor::list(kj::StringPtr owner, kj::
 kj::Promise<CleanupReport> Supervisor::cleanUp(kj::Own<EnvironmentActor> environment,
                                                CleanupScope scope) {
   auto pair = kj::newPromiseAndFulfiller<CleanupReport>();
-  tasks.add(removeThen(kj::mv(environment), scope, kj::mv(pair.fulfiller)));
+  tasks.add(deliver(remove(kj::mv(environment), scope), kj::mv(pair.fulfiller)));
   return kj::mv(pair.promise);
 }
 
-kj::Promise<void> Supervisor::removeThen(kj::Own<EnvironmentActor> environment, CleanupScope scope,
-                                         kj::Own<kj::PromiseFulfiller<CleanupReport>> done) {
+kj::Promise<CleanupReport> Supervisor::remove(kj::Own<EnvironmentActor> environment,
+                                              CleanupScope scope) {
   auto report = co_await environment->cleanUp(scope);
   if (environment->isGone()) {
     // Two clean-ups at once both come here; the second finds nothing of this environment.
@@ -169,7 +173,7 @@ kj::Promise<void> Supervisor::removeThen(kj::Own<EnvironmentActor> environment, 
       }
     }
   }
-  done->fulfill(kj::mv(report));
+  co_return report;
 }
 
 kj::Promise<kj::Vector<RuntimeStatus>> Supervisor::runtimes() {
@@ -226,10 +230,11 @@ bool Supervisor::isBusy() const {
 }
 
 kj::Promise<void> Supervisor::close() {
+  closing = true;
   auto grace = services.limits.deadlines.stopGrace;
   kj::Vector<kj::Promise<void>> stops;
   for (auto& entry: byId) {
-    stops.add(entry.value->stop(grace, StopMode::GRACEFUL).then([](Outcome&& outcome) {
+    stops.add(entry.value->close(grace).then([](Outcome&& outcome) {
       KJ_IF_MAYBE (problem, outcome) {
         KJ_LOG(WARNING, "an environment did not stop cleanly, ignoring", *problem);
       }

@@ -38,10 +38,13 @@ public:
   // 10 s.
   kj::Promise<kj::Vector<RuntimeStatus>> runtimes();
 
+  // The links to the helpers that serve the environments.
+  HelperLinks& helperLinks() { return links; }
+
   // Whether any environment has a process that may still run.
   bool isBusy() const;
-  // Ends all processes of all environments and the helpers: without records nobody could take
-  // them back.
+  // Takes nothing new and ends all processes of all environments and the helpers: without records
+  // nobody could take them back.
   kj::Promise<void> close();
 
 private:
@@ -55,13 +58,13 @@ private:
   kj::TreeMap<kj::String, kj::Own<EnvironmentActor>> byId;
   kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
   kj::HashMap<kj::String, kj::Own<HealthEntry>> health;
+  bool closing = false;
   kj::TaskSet tasks;
 
   static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);
   Outcome compare(EnvironmentActor& present, const EnvironmentSpec& asked);
   kj::Promise<void> check(Backend& backend, HealthEntry& entry);
-  kj::Promise<void> removeThen(kj::Own<EnvironmentActor> environment, CleanupScope scope,
-                               kj::Own<kj::PromiseFulfiller<CleanupReport>> done);
+  kj::Promise<CleanupReport> remove(kj::Own<EnvironmentActor> environment, CleanupScope scope);
   void taskFailed(kj::Exception&& exception) override;
 };
 

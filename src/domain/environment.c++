@@ -16,6 +16,7 @@ Variable Variable::clone() const {
 
 LaunchSpec LaunchSpec::clone() const {
   LaunchSpec result;
+  result.requestId = kj::heapArray<kj::byte>(requestId);
   result.command = KJ_MAP(word, command) { return kj::str(word); };
   result.variables = KJ_MAP(variable, variables) { return variable.clone(); };
   result.workingDirectory = kj::str(workingDirectory);

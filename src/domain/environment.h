@@ -64,8 +64,11 @@ struct Label {
   kj::String value;
 };
 
+inline constexpr size_t REQUEST_ID_BYTES = 16;
+
 // What one start of a process shall be. Empty and null mean "not given".
 struct LaunchSpec {
+  kj::Array<kj::byte> requestId;  // The client's; empty = every call is a new one.
   kj::Array<kj::String> command;
   kj::Array<Variable> variables;
   kj::String workingDirectory;   // Empty = the workspace's root; relative = below it.

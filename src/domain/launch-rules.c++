@@ -78,6 +78,9 @@ bool isBlank(kj::StringPtr text) {
 }  // namespace
 
 Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits) {
+  if (spec.requestId.size() != 0 && spec.requestId.size() != REQUEST_ID_BYTES) {
+    return invalid("spec.requestId", kj::str("a request id has ", REQUEST_ID_BYTES, " octets"));
+  }
   KJ_IF_MAYBE (problem, checkCommand(spec.command, limits)) {
     return kj::mv(*problem);
   }

@@ -27,6 +27,7 @@ struct Limits {
   size_t variables = 1024;               // Definitions in one launch.
   size_t environments = 10000;           // Per daemon: memory stays below 1 GiB (64 KiB each).
   size_t sessionsPerEnvironment = 1000;  // Ended ones included; listed in one answer.
+  size_t execsPerEnvironment = 256;      // At once; each costs a process and its descriptors.
   size_t labels = 64;
   size_t textBytes = 4096;  // Titles, labels, reasons, paths.
   size_t listPage = 500;    // Rows in one answer, so that a turn stays short.

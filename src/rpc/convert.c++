@@ -172,6 +172,7 @@ Result<LaunchSpec> readLaunch(rpc::LaunchSpec::Reader in) {
   if (in.getResumeCommand().size() > 0) return unsupported("spec.resumeCommand");
   if (in.getApprovedSecretKeys().size() > 0) return unsupported("spec.approvedSecretKeys");
   LaunchSpec spec;
+  spec.requestId = kj::heapArray<kj::byte>(in.getRequestId());
   spec.command = KJ_MAP(word, in.getCommand())->kj::String { return copy(word); };
   auto variables = in.getVariables();
   auto builder = kj::heapArrayBuilder<Variable>(variables.size());

@@ -84,9 +84,9 @@ protected:
       fail(context.getResults(), made.get<Problem>());
       co_return;
     }
-    // From here on the process ends with `running`, whatever fails or is dropped.
-    auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
-    auto running = kj::heap<ExecProcess>(kj::mv(self), kj::addRef(*process));
+    // The process ends with `running`, whatever fails or is dropped.
+    auto running = kj::mv(made.get<kj::Own<ExecProcess>>());
+    auto process = kj::addRef(running->process());
 
     // The streams stand before the start, so that nothing of a short process is missed.
     auto count = kj::refcounted<DeliveryCount>();
@@ -96,7 +96,7 @@ protected:
       fail(context.getResults(), reading.get<Problem>());
       co_return;
     }
-    running->delivery = kj::mv(reading.get<kj::Own<OutputReading>>());
+    running->keep(kj::mv(reading.get<kj::Own<OutputReading>>()));
     KJ_IF_MAYBE (problem, co_await process->start()) {
       fail(context.getResults(), *problem);
       co_return;

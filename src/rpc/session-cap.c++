@@ -78,7 +78,7 @@ protected:
 class ExecCap final: public ProcessMethods<rpc::Instance::Server> {
 public:
   ExecCap(kj::Own<ExecProcess> owned, Guard guard)
-      : ProcessMethods(kj::addRef(*owned->process), kj::mv(guard)), owned(kj::mv(owned)) {}
+      : ProcessMethods(kj::addRef(owned->process()), kj::mv(guard)), owned(kj::mv(owned)) {}
 
 private:
   kj::Own<ExecProcess> owned;
@@ -102,7 +102,7 @@ protected:
   kj::Promise<void> start(StartContext context) override {
     if (guard.refuses(ruleOf("Session.start"), context)) co_return;
     auto self = kj::addRef(*session);
-    KJ_IF_MAYBE (problem, co_await self->start()) {
+    KJ_IF_MAYBE (problem, co_await environment->startSession(kj::addRef(*self))) {
       fail(context.getResults(), *problem);
       co_return;
     }

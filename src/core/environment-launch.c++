@@ -1,0 +1,345 @@
+// How processes come into an environment: launches and execs.
+#include "base/encoding.h"
+#include "core/environment-actor.h"
+
+#include <kj/debug.h>
+
+namespace capstan {
+
+namespace {
+
+constexpr kj::Duration REQUEST_MEMORY = 24 * kj::HOURS;  // D9
+
+}  // namespace
+
+struct EnvironmentActor::Launching final: public kj::Refcounted {
+  kj::String key;                 // Of the request id; empty = nobody can join.
+  kj::Array<kj::String> command;  // To tell a repetition from a reused id.
+  kj::TimePoint begun;
+  uint32_t waiting = 0;  // Callers; none left = it is to be cancelled.
+  kj::Maybe<Result<kj::Own<SessionActor>>> result;
+  kj::Own<kj::PromiseFulfiller<void>> finish;
+  kj::ForkedPromise<void> finished = nullptr;
+
+  explicit Launching(kj::TimePoint now): begun(now) {
+    auto pair = kj::newPromiseAndFulfiller<void>();
+    finish = kj::mv(pair.fulfiller);
+    finished = pair.promise.fork();
+  }
+};
+
+struct EnvironmentActor::Execing final: public kj::Refcounted {
+  kj::Own<kj::PromiseFulfiller<Result<kj::Own<ExecProcess>>>> answer;
+  bool cancelled = false;
+};
+
+EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, Backend& backend,
+                                   kj::String id, kj::String owner, kj::String executorId,
+                                   kj::String executorType, EnvironmentSpec specParam)
+    : services(services),
+      links(links),
+      backend(backend),
+      name(kj::mv(id)),
+      principal(kj::mv(owner)),
+      executor(kj::mv(executorId)),
+      executorType(kj::mv(executorType)),
+      spec(kj::mv(specParam)),
+      createdAt(services.now()),
+      changedAt(createdAt),
+      making(*this),
+      tasks(*this) {}
+
+EnvironmentActor::~EnvironmentActor() noexcept(false) {}
+
+kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchSpec launch,
+                                                                         kj::String processId,
+                                                                         kj::String sessionId) {
+  auto& place = *KJ_ASSERT_NONNULL(attachment);
+  auto& helper = *KJ_ASSERT_NONNULL(link);
+
+  auto inherited = place.inheritedVariables();
+  auto variables = assembleVariables(
+      inherited, ProcessIdentity{spec.taskId, name, sessionId, processId}, launch.variables);
+  if (variables.is<Problem>()) co_return kj::mv(variables.get<Problem>());
+
+  InstanceConfig config;
+  config.command = KJ_MAP(word, launch.command) { return kj::str(word); };
+  config.variables = KJ_MAP(variable, variables.get<kj::Array<ProcessVariable>>()) {
+    return InstanceVariable{kj::mv(variable.key), kj::mv(variable.value)};
+  };
+  config.workingDirectory = kj::str(place.workspace());
+  if (launch.workingDirectory.startsWith("/")) {
+    config.workingDirectory = kj::str(launch.workingDirectory);
+  } else if (launch.workingDirectory.size() > 0) {
+    config.workingDirectory = kj::str(place.workspace(), '/', launch.workingDirectory);
+  }
+  KJ_IF_MAYBE (terminal, launch.terminal) {
+    config.terminal = terminal->clone();
+  }
+
+  InstanceSpec instance;
+  instance.ephemeral = sessionId.size() == 0;
+  instance.directory = instance.ephemeral ? kj::String() : place.runDirectory(processId);
+  instance.id = kj::mv(processId);
+  instance.sessionId = kj::mv(sessionId);
+  instance.environmentId = kj::str(name);
+  instance.taskId = kj::str(spec.taskId);
+  instance.pauseWhenFull = launch.pauseWhenFull || instance.ephemeral;
+  instance.spoolLimitBytes = services.limits.outputSpoolBytes;
+  instance.stopGrace = services.limits.deadlines.stopGrace;
+
+  auto created = co_await helper.create(kj::mv(instance));
+  if (created.is<Problem>()) co_return kj::mv(created.get<Problem>());
+  auto made = kj::mv(created.get<kj::Own<AgentInstance>>());
+  auto process = kj::refcounted<ProcessActor>(services, kj::addRef(*made), kj::mv(launch.command));
+  KJ_IF_MAYBE (problem, co_await made->configure(kj::mv(config))) {
+    co_await discardQuietly(kj::mv(process));
+    co_return kj::mv(*problem);
+  }
+  co_return kj::mv(process);
+}
+
+// ---- launch
+
+// A launch with the same request id that is under way or whose session stands.
+kj::Maybe<kj::Own<EnvironmentActor::Launching>> EnvironmentActor::findLaunch(
+    const LaunchSpec& launch) {
+  if (launch.requestId.size() == 0) return nullptr;
+  auto oldest = services.timer.now() - REQUEST_MEMORY;
+  requests.eraseAll([&](kj::String&, kj::Own<Launching>& each) {
+    return each->result != nullptr && each->begun < oldest;
+  });
+  return requests.find(encodeHex(launch.requestId)).map([](kj::Own<Launching>& found) {
+    return kj::addRef(*found);
+  });
+}
+
+kj::Own<EnvironmentActor::Launching> EnvironmentActor::beginLaunch(LaunchSpec launch) {
+  auto work = kj::refcounted<Launching>(services.timer.now());
+  work->command = KJ_MAP(word, launch.command) { return kj::str(word); };
+  if (launch.requestId.size() > 0) {
+    work->key = encodeHex(launch.requestId);
+    // Bounded by the sessions: a launch that fails is taken out again.
+    requests.insert(kj::str(work->key), kj::addRef(*work));
+  }
+  ++launching;
+  ++work->waiting;  // The caller's; it looks after it from here on.
+  making.add(runLaunch(kj::addRef(*work), kj::mv(launch)));
+  return work;
+}
+
+void EnvironmentActor::forgetLaunch(const Launching& work) {
+  KJ_IF_MAYBE (present, requests.find(work.key)) {
+    if (present->get() == &work) requests.erase(work.key);
+  }
+}
+
+void EnvironmentActor::forgetSessions() {
+  sessions.clear();
+  requests.clear();
+}
+
+kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec launch) {
+  auto self = kj::addRef(*this);
+  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (refusal, refuseNew()) {
+    co_return kj::mv(*refusal);
+  }
+  auto limit = launch.deadline.orDefault(services.limits.deadlines.launch);
+  auto earlier = findLaunch(launch);
+  kj::Own<Launching> work;
+  KJ_IF_MAYBE (found, earlier) {
+    if ((*found)->command != launch.command) {
+      co_return Problem(ErrorCode::INVALID_ARGUMENT,
+                        kj::str("the request id was used for another command"))
+          .at(kj::str("spec.requestId"))
+          .advise(kj::str("make a new request id for every launch, keep it for repetitions only"));
+    }
+    work = kj::mv(*found);
+    ++work->waiting;
+  } else {
+    if (!launch.wait && current != EnvironmentState::READY) {
+      begin();
+      co_return preparing();
+    }
+    if (sessions.size() + launching >= services.limits.sessionsPerEnvironment) {
+      co_return Problem(ErrorCode::RESOURCE_EXHAUSTED,
+                        kj::str("the environment has ", sessions.size(), " sessions, at most ",
+                                services.limits.sessionsPerEnvironment, " are kept"))
+          .advise(kj::str("use another task, or destroy the environment"))
+          .retryable(RetryHint::AFTER_USER_ACTION);
+    }
+    work = beginLaunch(kj::mv(launch));
+  }
+  KJ_DEFER(--work->waiting);
+
+  auto waited = co_await within(services.timer, limit, work->finished.addBranch());
+  if (waited == Waited::TOO_LATE) {
+    if (bringingUp.running()) co_return preparing();
+    co_return Problem(ErrorCode::TIMEOUT, kj::str("the launch took longer than its deadline of ",
+                                                  limit / kj::MILLISECONDS, " ms"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  auto& result = KJ_ASSERT_NONNULL(work->result);
+  if (result.is<Problem>()) co_return result.get<Problem>().clone();
+  co_return kj::addRef(*result.get<kj::Own<SessionActor>>());
+}
+
+Problem EnvironmentActor::preparing() {
+  return Problem(ErrorCode::ENVIRONMENT_PREPARING, kj::str("the environment is being prepared"))
+      .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
+}
+
+Outcome EnvironmentActor::interrupted(bool cancelled, uint32_t stopsBefore) const {
+  if (cancelled) {
+    return Problem(ErrorCode::CANCELLED, kj::str("the launch was cancelled"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  if (stops != stopsBefore) {
+    return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
+  }
+  return refuseNew();
+}
+
+kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpec launch) {
+  KJ_DEFER(--launching);
+  auto result =
+      co_await makeSession(kj::addRef(*work), kj::mv(launch))
+          .catch_([](kj::Exception&& e) -> Result<kj::Own<SessionActor>> { return asProblem(e); });
+  if (result.is<Problem>()) forgetLaunch(*work);
+  work->result = kj::mv(result);
+  work->finish->fulfill();
+}
+
+kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own<Launching> work,
+                                                                         LaunchSpec launch) {
+  bool startNow = launch.start;
+  auto stopsBefore = stops;
+  KJ_IF_MAYBE (problem, co_await ready()) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (problem, interrupted(work->waiting == 0, stopsBefore)) {
+    co_return kj::mv(*problem);
+  }
+  auto sessionId = newId(IdKind::SESSION, services.entropy);
+  auto made = co_await makeProcess(kj::mv(launch), newId(IdKind::RUN, services.entropy),
+                                   kj::str(sessionId));
+  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
+  auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
+  auto session = kj::refcounted<SessionActor>(kj::str(sessionId), kj::addRef(*process));
+  auto failure = interrupted(work->waiting == 0, stopsBefore);
+  if (failure == nullptr) {
+    // In the map before the start, so that a stop meanwhile finds it.
+    sessions.insert(kj::str(sessionId), kj::addRef(*session));
+    if (startNow) {
+      KJ_IF_MAYBE (problem, co_await session->start()) {
+        failure = kj::mv(*problem);
+        sessions.erase(sessionId);
+      }
+    }
+  }
+  KJ_IF_MAYBE (problem, failure) {
+    forgetLaunch(*work);  // From here on a repetition is a launch of its own.
+    co_await discardQuietly(kj::mv(process));
+    co_return kj::mv(*problem);
+  }
+  ++seq;
+  co_return kj::mv(session);
+}
+
+kj::Promise<Outcome> EnvironmentActor::startSession(kj::Own<SessionActor> session) {
+  auto self = kj::addRef(*this);
+  co_return co_await toItsEnd(session->start());
+}
+
+// ---- exec
+
+kj::Promise<Result<kj::Own<ExecProcess>>> EnvironmentActor::exec(LaunchSpec launch) {
+  auto self = kj::addRef(*this);
+  KJ_IF_MAYBE (problem, checkLaunch(launch, services.limits)) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (refusal, refuseNew()) {
+    co_return kj::mv(*refusal);
+  }
+  if (!launch.wait && current != EnvironmentState::READY) {
+    begin();
+    co_return preparing();
+  }
+  if (execs.size() + execing >= services.limits.execsPerEnvironment) {
+    co_return Problem(
+        ErrorCode::RESOURCE_EXHAUSTED,
+        kj::str("at most ", services.limits.execsPerEnvironment, " execs run in one environment"))
+        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
+  }
+  auto limit = launch.deadline.orDefault(services.limits.deadlines.launch);
+  auto pair = kj::newPromiseAndFulfiller<Result<kj::Own<ExecProcess>>>();
+  auto work = kj::refcounted<Execing>();
+  work->answer = kj::mv(pair.fulfiller);
+  KJ_DEFER(work->cancelled = true);
+  ++execing;
+  making.add(runExec(kj::addRef(*work), kj::mv(launch)));
+  kj::Maybe<Result<kj::Own<ExecProcess>>> result;
+  auto waited =
+      co_await within(services.timer, limit,
+                      pair.promise.then([&result](auto&& answer) { result = kj::mv(answer); }));
+  if (waited == Waited::TOO_LATE) {
+    if (bringingUp.running()) co_return preparing();
+    co_return Problem(ErrorCode::TIMEOUT, kj::str("the exec took longer than its deadline of ",
+                                                  limit / kj::MILLISECONDS, " ms"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  co_return kj::mv(KJ_ASSERT_NONNULL(result));
+}
+
+kj::Promise<void> EnvironmentActor::runExec(kj::Own<Execing> work, LaunchSpec launch) {
+  KJ_DEFER(--execing);
+  auto made =
+      co_await makeExec(kj::addRef(*work), kj::mv(launch))
+          .catch_([](kj::Exception&& e) -> Result<kj::Own<ProcessActor>> { return asProblem(e); });
+  if (made.is<Problem>()) {
+    work->answer->fulfill(kj::mv(made.get<Problem>()));
+    co_return;
+  }
+  auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
+  execs.insert(kj::str(process->id()), kj::addRef(*process));
+  // Ends with its caller from here on, also when that one has just left.
+  work->answer->fulfill(kj::heap<ExecProcess>(kj::addRef(*this), kj::mv(process)));
+}
+
+kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeExec(kj::Own<Execing> work,
+                                                                      LaunchSpec launch) {
+  auto stopsBefore = stops;
+  KJ_IF_MAYBE (problem, co_await ready()) {
+    co_return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (problem, interrupted(work->cancelled, stopsBefore)) {
+    co_return kj::mv(*problem);
+  }
+  auto made =
+      co_await makeProcess(kj::mv(launch), newId(IdKind::EXEC, services.entropy), kj::String());
+  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
+  KJ_IF_MAYBE (problem, interrupted(work->cancelled, stopsBefore)) {
+    co_await discardQuietly(kj::mv(made.get<kj::Own<ProcessActor>>()));
+    co_return kj::mv(*problem);
+  }
+  co_return kj::mv(made.get<kj::Own<ProcessActor>>());
+}
+
+void EnvironmentActor::reap(kj::Own<ProcessActor> process) {
+  execs.erase(process->id());
+  making.add(discardQuietly(kj::mv(process)));
+}
+
+kj::Promise<void> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process) {
+  KJ_IF_MAYBE (problem, co_await process->discard()) {
+    // A lost helper took the process with it; anything else is worth a line.
+    if (problem->code != ErrorCode::UNREACHABLE) {
+      KJ_LOG(WARNING, "could not discard a process, ignoring", name, process->id(), *problem);
+    }
+  }
+}
+
+}  // namespace capstan
