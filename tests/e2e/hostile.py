@@ -83,4 +83,4 @@ def helper_killed(world):
 
 
 if __name__ == "__main__":
-    run_cases([helper_killed])
+    run_cases([closed_streams, full_output, nothing_inherited, helper_killed])
