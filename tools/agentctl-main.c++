@@ -1,6 +1,7 @@
 // agentctl, the helper that runs agent processes.
 
 #include "agentctl/command-line.h"
+#include "base/descriptors.h"
 #include "base/memory.h"
 
 #include <kj/vector.h>
@@ -8,6 +9,7 @@
 #include <cstdio>
 
 int main(int argc, char** argv) {
+  capstan::openStandardStreams();
   capstan::keepHeapForStreams();
   kj::Vector<kj::StringPtr> words;
   for (int i = 1; i < argc; ++i) {

@@ -30,7 +30,9 @@ Problem launchProblem(const LaunchFailure& failure) {
       failure.error == ENFILE) {
     code = ErrorCode::RESOURCE_EXHAUSTED;
   }
-  auto field = failure.step == LaunchStep::DIRECTORY ? "workingDirectory"_kj : "command"_kj;
+  auto field = ""_kj;
+  if (failure.step == LaunchStep::DIRECTORY) field = "workingDirectory"_kj;
+  if (failure.step == LaunchStep::EXECUTE) field = "command"_kj;
   return Problem(code, kj::str("the process could not be started: ", launchStepName(failure.step),
                                " failed with ", name))
       .at(kj::str(field))

@@ -4,6 +4,7 @@
 #include <kj/io.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,6 +32,14 @@ kj::AutoCloseFd reopen(int fd, int mode) {
   return kj::AutoCloseFd(fresh);
 }
 
+// In words for whoever redirected the stream.
+[[noreturn]] void throwFailure(kj::StringPtr what, int error) {
+  auto type = error == ENOSPC || error == EDQUOT ? kj::Exception::Type::OVERLOADED
+                                                 : kj::Exception::Type::FAILED;
+  kj::throwFatalException(
+      kj::Exception(type, __FILE__, __LINE__, kj::str(what, ": ", strerror(error))));
+}
+
 class FileInput final: public kj::AsyncInputStream {
 public:
   FileInput(int fd, kj::Timer& timer): fd(fd), timer(timer) {}
@@ -40,8 +49,9 @@ public:
     co_await timer.afterDelay(0 * kj::NANOSECONDS);
     size_t done = 0;
     while (done < minBytes || done == 0) {
-      ssize_t n;
-      KJ_SYSCALL(n = ::read(fd, static_cast<kj::byte*>(buffer) + done, maxBytes - done));
+      ssize_t n = ::read(fd, static_cast<kj::byte*>(buffer) + done, maxBytes - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throwFailure("cannot read the input", errno);
       if (n == 0) break;
       done += n;
     }
@@ -55,19 +65,27 @@ private:
 
 class FileOutput final: public kj::AsyncOutputStream {
 public:
-  explicit FileOutput(int fd): out(fd) {}
+  explicit FileOutput(int fd): fd(fd) {}
   kj::Promise<void> write(const void* buffer, size_t size) override {
-    out.write(buffer, size);
+    auto bytes = static_cast<const kj::byte*>(buffer);
+    while (size > 0) {
+      ssize_t n = ::write(fd, bytes, size);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throwFailure("cannot write the output", errno);
+      bytes += n;
+      size -= n;
+    }
     return kj::READY_NOW;
   }
   kj::Promise<void> write(kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces) override {
-    out.write(pieces);
+    for (auto& piece: pieces)
+      write(piece.begin(), piece.size());
     return kj::READY_NOW;
   }
   kj::Promise<void> whenWriteDisconnected() override { return kj::NEVER_DONE; }
 
 private:
-  kj::FdOutputStream out;
+  int fd;
 };
 
 }  // namespace

@@ -2,8 +2,10 @@
 #include "client/process-io.h"
 #include "client/standard-streams.h"
 #include "tools/capstan/commands.h"
+#include "tools/capstan/run.h"
 #include "tools/capstan/views.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -284,9 +286,23 @@ int runSessionLogs(Context& context) {
       failUsage(kj::str("--from wants RUN:OFFSET, not '", *from, "'"));
     }
   }
-  auto response = ask<rpc::Session::OutputResults>(context, kj::mv(request));
-  check(response.getError());
-  context.wait(target->onEnd());
+  auto subscription = context.wait(subscribe<rpc::Session::OutputResults>(kj::mv(request)));
+  KJ_IF_MAYBE (problem, subscription.tryGet<Problem>()) {
+    fail(kj::mv(*problem));
+  }
+  auto failure = context.wait(target->onEnd().then(
+      []() -> kj::Maybe<kj::Exception> { return nullptr; },
+      [](kj::Exception&& e) -> kj::Maybe<kj::Exception> { return kj::mv(e); }));
+  KJ_IF_MAYBE (exception, failure) {
+    bool cut = exception->getType() == kj::Exception::Type::DISCONNECTED;
+    if (cut && target->readerGone()) return 128 + SIGPIPE;
+    if (cut) {
+      // If that is because the process is lost, its session says more.
+      auto info = ask<rpc::Session::InfoResults>(context, found.session.infoRequest());
+      check(info.getInfo().getLastError());
+    }
+    throw failureOf(*exception);
+  }
   if (target->lost() > 0) {
     std::fprintf(stderr, "capstan: %llu bytes of output are no longer kept\n",
                  static_cast<unsigned long long>(target->lost()));

@@ -1,4 +1,5 @@
 // capstan: the command line.
+#include "base/descriptors.h"
 #include "base/memory.h"
 #include "base/version.h"
 #include "tools/capstan/commands.h"
@@ -7,8 +8,10 @@
 #include <kj/async-unix.h>
 #include <kj/debug.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <unistd.h>
 
 namespace capstan::cli {
@@ -165,10 +168,21 @@ int run(int argc, char** argv) {
   }
 }
 
+// What was printed has reached stdout, or the command has failed.
+int finishOutput(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  if (errno == EPIPE) return 128 + SIGPIPE;
+  std::fprintf(stderr, "capstan: cannot write the output: %s\n",
+               errno == 0 ? "an earlier write failed" : std::strerror(errno));
+  return code == 0 ? CAPSTAN_FAILED : code;
+}
+
 }  // namespace
 }  // namespace capstan::cli
 
 int main(int argc, char** argv) {
+  capstan::openStandardStreams();
   capstan::keepHeapForStreams();
-  return capstan::cli::run(argc, argv);
+  return capstan::cli::finishOutput(capstan::cli::run(argc, argv));
 }

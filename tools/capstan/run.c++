@@ -34,6 +34,21 @@ struct Launched {
   kj::String taskId;
 };
 
+struct Executed {
+  rpc::Instance::Client instance;
+  rpc::ByteStream::Client stdinStream;
+};
+
+[[noreturn]] void failLaunch(Context& context, Problem problem) {
+  int code = launchFailureCode(problem);
+  if (code != CAPSTAN_FAILED) {
+    KJ_IF_MAYBE (words, context.arguments.rest()) {
+      problem.message = kj::str((*words)[0], ": ", problem.message);
+    }
+  }
+  fail(kj::mv(problem), code);
+}
+
 Launched launch(Context& context) {
   auto& arguments = context.arguments;
   auto supervisor = context.supervisor();
@@ -74,7 +89,7 @@ Launched launch(Context& context) {
   auto answer = context.wait(launched.then(
       [](capnp::Response<rpc::TaskEnvironment::LaunchResults>&& r) { return kj::mv(r); }));
   if (answer.getError().getCode() != ErrorCode::NONE) {
-    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+    failLaunch(context, readProblem(answer.getError()));
   }
   return Launched{environment.getEnvironment(), answer.getSession(), answer.getRun(),
                   kj::mv(taskId)};
@@ -154,15 +169,10 @@ void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
   }
 }
 
-int launchFailureCode(rpc::Error::Reader error) {
-  kj::StringPtr upstream = error.getUpstreamCode();
-  if (error.getSource() != "agentctl") return CAPSTAN_FAILED;
-  if (upstream == "ENOENT" && error.getCode() == ErrorCode::NOT_FOUND) return COMMAND_NOT_FOUND;
-  if (upstream == "EACCES" || upstream == "ENOEXEC" || upstream == "EISDIR" ||
-      upstream == "EPERM") {
-    return CANNOT_EXECUTE;
-  }
-  return CAPSTAN_FAILED;
+int launchFailureCode(const Problem& problem) {
+  // The field tells a command apart from a working directory that is not there.
+  if (problem.source != "agentctl" || problem.field != "command") return CAPSTAN_FAILED;
+  return problem.upstreamCode == "ENOENT" ? COMMAND_NOT_FOUND : CANNOT_EXECUTE;
 }
 
 SlowProgress::SlowProgress(kj::Timer& timer): begun(timer.now()), timer(timer) {}
@@ -195,7 +205,7 @@ int runRun(Context& context) {
   delivery.setSink(target->sink());
   delivery.setFollow(true);
   delivery.setHold(true);  // A slow reader slows the command, as a pipe would.
-  auto subscribed = delivery.send();
+  auto subscribed = subscribe<rpc::Instance::OutputResults>(kj::mv(delivery));
   auto stdinStream = launched.run.stdinRequest().send().then(
       [](capnp::Response<rpc::Instance::StdinResults>&& response)
           -> kj::Maybe<rpc::ByteStream::Client> {
@@ -207,9 +217,10 @@ int runRun(Context& context) {
         }
         return nullptr;
       });
-  auto subscription = context.wait(
-      subscribed.then([](capnp::Response<rpc::Instance::OutputResults>&& r) { return kj::mv(r); }));
-  check(subscription.getError());
+  auto subscription = context.wait(kj::mv(subscribed));
+  KJ_IF_MAYBE (problem, subscription.tryGet<Problem>()) {
+    fail(kj::mv(*problem));
+  }
 
   auto session = launched.session;
   int code = attach(context, launched.run, kj::mv(stdinStream), *target,
@@ -229,14 +240,21 @@ int runExec(Context& context) {
   auto request = environment.execRequest();
   fillLaunch(context, request.initSpec());
   request.setSink(target->sink());
+  // Its response goes at once, as that of subscribe() does.
   auto answer = context.wait(request.send().then(
-      [](capnp::Response<rpc::TaskEnvironment::ExecResults>&& r) { return kj::mv(r); }));
-  if (answer.getError().getCode() != ErrorCode::NONE) {
-    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+      [](capnp::Response<rpc::TaskEnvironment::ExecResults>&& response) -> Result<Executed> {
+        if (response.getError().getCode() != ErrorCode::NONE) {
+          return readProblem(response.getError());
+        }
+        return Executed{response.getInstance(), response.getStdin()};
+      }));
+  KJ_IF_MAYBE (problem, answer.tryGet<Problem>()) {
+    failLaunch(context, kj::mv(*problem));
   }
-  auto instance = answer.getInstance();
-  return attach(context, instance, kj::Maybe<rpc::ByteStream::Client>(answer.getStdin()), *target,
-                [instance]() mutable -> kj::Promise<void> {
+  auto& executed = answer.get<Executed>();
+  auto instance = executed.instance;
+  return attach(context, instance, kj::Maybe<rpc::ByteStream::Client>(executed.stdinStream),
+                *target, [instance]() mutable -> kj::Promise<void> {
                   auto kill = instance.signalRequest();
                   kill.setName("KILL");
                   return kill.send().ignoreResult();

@@ -9,8 +9,21 @@ namespace capstan::cli {
 // Fills command, variables and working directory from the command line.
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec);
 
-// 126 or 127 when the error says that the command could not be executed or found, else 125.
-int launchFailureCode(rpc::Error::Reader error);
+// 126 or 127 when the problem says that the command could not be executed or found, else 125.
+int launchFailureCode(const Problem& problem);
+
+// Asks for a delivery and keeps only its subscription. Whoever holds the response makes the daemon
+// hold the request's parameters, the sink among them, and never learns that the delivery was cut.
+template <typename Results, typename Request>
+kj::Promise<Result<rpc::Subscription::Client>> subscribe(Request request) {
+  return request.send().then(
+      [](capnp::Response<Results>&& response) -> Result<rpc::Subscription::Client> {
+        if (response.getError().getCode() != ErrorCode::NONE) {
+          return readProblem(response.getError());
+        }
+        return response.getSubscription();
+      });
+}
 
 // Shows steps on standard error once the work takes longer than a second.
 class SlowProgress final: public rpc::Progress::Server {

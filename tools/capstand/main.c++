@@ -1,4 +1,5 @@
 // capstand: the daemon.
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -107,6 +108,7 @@ int run(int argc, char** argv) {
   options.autoStarted = arguments.has("--auto-started");
 
   umask(077);
+  if (options.autoStarted) closeInheritedDescriptors();
   kj::AutoCloseFd ownLog;
   int fd = STDERR_FILENO;
   if (options.autoStarted) {
@@ -131,6 +133,7 @@ int run(int argc, char** argv) {
 }  // namespace capstan
 
 int main(int argc, char** argv) {
+  capstan::openStandardStreams();
   capstan::keepHeapForStreams();
   return capstan::run(argc, argv);
 }
