@@ -58,13 +58,20 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   auto& helper = *KJ_ASSERT_NONNULL(link);
 
   auto inherited = place.inheritedVariables();
-  auto variables = assembleVariables(
-      inherited, ProcessIdentity{spec.taskId, name, sessionId, processId}, launch.variables);
-  if (variables.is<Problem>()) co_return kj::mv(variables.get<Problem>());
+  // No secret is bound to an environment yet, so nothing reveals one.
+  auto resolved =
+      assembleVariables(inherited, ProcessIdentity{spec.taskId, name, sessionId, processId},
+                        launch.variables, nullptr);
+  if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
+  auto& resolution = resolved.get<Resolution>();
+  for (auto& record: resolution.overrides) {
+    auto fields = overrideLogFields(record, spec.taskId, sessionId);
+    KJ_LOG(INFO, "environment override applied", fields);
+  }
 
   InstanceConfig config;
   config.command = KJ_MAP(word, launch.command) { return kj::str(word); };
-  config.variables = KJ_MAP(variable, variables.get<kj::Array<ProcessVariable>>()) {
+  config.variables = KJ_MAP(variable, resolution.variables) {
     return InstanceVariable{kj::mv(variable.key), kj::mv(variable.value)};
   };
   config.workingDirectory = kj::str(place.workspace());

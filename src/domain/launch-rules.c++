@@ -1,7 +1,9 @@
 #include "domain/launch-rules.h"
 
-#include <kj/debug.h>
+#include "domain/variables-assembly.h"
+
 #include <kj/map.h>
+#include <kj/vector.h>
 
 #include <cstring>
 
@@ -39,6 +41,30 @@ Outcome checkCommand(kj::ArrayPtr<const kj::String> command, const Limits& limit
   return nullptr;
 }
 
+Outcome checkOrigin(const Variable& variable, kj::StringPtr field, const Limits& limits) {
+  if (variable.origin == Origin::UNSET) {
+    return invalid(kj::str(field, ".origin"), kj::str("the variable's origin is not set"));
+  }
+  if (variable.origin == Origin::REPOSITORY && variable.secret.size() == 0) {
+    return invalid(kj::str(field, ".secret"),
+                   kj::str("a repository can give ", variable.key, " by secret only"));
+  }
+  struct Part {
+    kj::StringPtr name;
+    kj::StringPtr text;
+  };
+  for (auto& part:
+       {Part{".secret", variable.secret}, Part{".otherOrigin", variable.otherOrigin},
+        Part{".repository", variable.repository}, Part{".tenantId", variable.tenantId}}) {
+    if (hasNul(part.text) || part.text.size() > limits.textBytes) {
+      return invalid(
+          kj::str(field, part.name),
+          kj::str("a name holds no NUL character and at most ", limits.textBytes, " bytes"));
+    }
+  }
+  return nullptr;
+}
+
 Outcome checkVariables(kj::ArrayPtr<const Variable> variables, const Limits& limits) {
   if (variables.size() > limits.variables) {
     return invalid("spec.variables", kj::str(variables.size(), " variables given, at most ",
@@ -48,16 +74,11 @@ Outcome checkVariables(kj::ArrayPtr<const Variable> variables, const Limits& lim
   for (size_t i = 0; i < variables.size(); ++i) {
     auto& variable = variables[i];
     auto field = kj::str("spec.variables[", i, "]");
-    if (variable.origin == Origin::UNSET) {
-      return invalid(kj::str(field, ".origin"), kj::str("the variable's origin is not set"));
+    KJ_IF_MAYBE (problem, checkVariableShape(variable, field)) {
+      return kj::mv(*problem);
     }
-    if (hasNul(variable.key) || variable.key.findFirst('=') != nullptr) {
-      return invalid(kj::str(field, ".key"),
-                     kj::str("a variable's name may hold neither '=' nor a NUL character"));
-    }
-    if (hasNul(variable.literal)) {
-      return invalid(kj::str(field, ".literal"),
-                     kj::str("the value of ", variable.key, " holds a NUL character"));
+    KJ_IF_MAYBE (problem, checkOrigin(variable, field, limits)) {
+      return kj::mv(*problem);
     }
     total += variable.key.size() + variable.literal.size() + 2;
   }
@@ -68,11 +89,13 @@ Outcome checkVariables(kj::ArrayPtr<const Variable> variables, const Limits& lim
   return nullptr;
 }
 
-bool isBlank(kj::StringPtr text) {
-  for (char c: text) {
-    if (c != ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\v' && c != '\f') return false;
-  }
-  return true;
+// Capstan's own variables.
+void addManaged(kj::Vector<Variable>& definitions, kj::StringPtr key, kj::StringPtr value) {
+  if (value.size() == 0) return;
+  auto& definition = definitions.add();
+  definition.key = kj::str(key);
+  definition.literal = kj::str(value);
+  definition.origin = Origin::MANAGED_RUNTIME;
 }
 
 }  // namespace
@@ -133,48 +156,38 @@ bool isInheritedName(kj::StringPtr name) {
   return name.startsWith("LC_");
 }
 
-Result<kj::Array<ProcessVariable>> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherited,
-                                                     const ProcessIdentity& identity,
-                                                     kj::ArrayPtr<const Variable> definitions) {
-  struct Value {
-    kj::String value;
-    bool fixed;  // Capstan's own or defined by the spec: must not be contradicted.
-  };
-  kj::TreeMap<kj::String, Value> values;
-  auto set = [&](kj::StringPtr key, kj::StringPtr value, bool fixed) {
-    values.upsert(kj::str(key), Value{kj::str(value), fixed},
-                  [](Value& old, Value&& next) { old = kj::mv(next); });
+Result<Resolution> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherited,
+                                     const ProcessIdentity& identity,
+                                     kj::ArrayPtr<const Variable> definitions,
+                                     kj::Maybe<RevealSecret&> reveal) {
+  kj::Vector<Variable> all(definitions.size() + 4);
+  addManaged(all, "CAPSTAN_TASK_ID", identity.taskId);
+  addManaged(all, "CAPSTAN_ENVIRONMENT_ID", identity.environmentId);
+  addManaged(all, "CAPSTAN_SESSION_ID", identity.sessionId);
+  addManaged(all, "CAPSTAN_RUN_ID", identity.runId);
+  for (auto& definition: definitions) {
+    if (!isBlankProfileEntry(definition)) all.add(definition.clone());
+  }
+  auto resolved = resolveVariables(all, reveal);
+  if (resolved.is<Problem>()) return kj::mv(resolved.get<Problem>());
+  auto resolution = kj::mv(resolved.get<Resolution>());
+
+  kj::TreeMap<kj::String, ProcessVariable> byKey;
+  auto set = [&](ProcessVariable variable) {
+    auto key = kj::str(variable.key);
+    byKey.upsert(kj::mv(key), kj::mv(variable),
+                 [](ProcessVariable& old, ProcessVariable&& next) { old = kj::mv(next); });
   };
   for (auto& variable: inherited)
-    set(variable.key, variable.value, false);
-  set("CAPSTAN_TASK_ID", identity.taskId, true);
-  set("CAPSTAN_ENVIRONMENT_ID", identity.environmentId, true);
-  if (identity.sessionId.size() > 0) set("CAPSTAN_SESSION_ID", identity.sessionId, true);
-  if (identity.runId.size() > 0) set("CAPSTAN_RUN_ID", identity.runId, true);
+    set(ProcessVariable{kj::str(variable.key), kj::str(variable.value), variable.secret});
+  for (auto& variable: resolution.variables)
+    set(kj::mv(variable));
 
-  for (auto& variable: definitions) {
-    if (isBlank(variable.key)) continue;
-    if (variable.secret.size() > 0) {
-      return Problem(ErrorCode::NOT_FOUND,
-                     kj::str("no secret named '", variable.secret, "' may be used here"))
-          .at(kj::str("variables.", variable.key));
-    }
-    KJ_IF_MAYBE (present, values.find(variable.key)) {
-      if (present->fixed && present->value != variable.literal) {
-        return Problem(ErrorCode::VARIABLE_CONFLICT,
-                       kj::str("the variable ", variable.key, " is defined with different values"))
-            .at(kj::str("variables.", variable.key))
-            .advise(kj::str("keep one definition of ", variable.key));
-      }
-    }
-    set(variable.key, variable.literal, true);
-  }
-
-  auto result = kj::heapArrayBuilder<ProcessVariable>(values.size());
-  for (auto& entry: values) {
-    result.add(ProcessVariable{kj::mv(entry.key), kj::mv(entry.value.value)});
-  }
-  return result.finish();
+  auto variables = kj::heapArrayBuilder<ProcessVariable>(byKey.size());
+  for (auto& entry: byKey)
+    variables.add(kj::mv(entry.value));
+  resolution.variables = variables.finish();
+  return kj::mv(resolution);
 }
 
 }  // namespace capstan

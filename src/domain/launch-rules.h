@@ -3,6 +3,7 @@
 
 #include "domain/environment.h"
 #include "domain/limits.h"
+#include "domain/variables.h"
 
 namespace capstan {
 
@@ -12,12 +13,6 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits);
 // Refuses an environment that could not be kept or shown; null = fine. The task id's form is
 // checked by base/ids.
 Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits);
-
-// A variable as a process gets it.
-struct ProcessVariable {
-  kj::String key;
-  kj::String value;
-};
 
 // Who a process belongs to; becomes CAPSTAN_* variables.
 struct ProcessIdentity {
@@ -31,12 +26,14 @@ struct ProcessIdentity {
 // SHELL LANG LC_* TZ TMPDIR PATH.
 bool isInheritedName(kj::StringPtr name);
 
-// The variables of one process, ordered by key: what the place offers (`inherited`), then Capstan's
-// own, then the spec's definitions, later ones stronger. Two definitions of one key with different
-// values in the spec, or one that contradicts a CAPSTAN_* variable: variableConflict, which names
-// the key and never a value. A definition by secret: notFound, as no secret is bound.
-Result<kj::Array<ProcessVariable>> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherited,
-                                                     const ProcessIdentity& identity,
-                                                     kj::ArrayPtr<const Variable> definitions);
+// The variables of one process. What the place offers (`inherited`) is below everything and takes
+// no part: no conflict, no record. Above it stands what resolveVariables() makes of the definitions
+// and of Capstan's own CAPSTAN_*, whose origin is managed runtime; blank entries of profiles count
+// as not there. Problems are those of resolveVariables(). The records and decisions of the result
+// are those of the definitions; its variables are all that the process gets.
+Result<Resolution> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherited,
+                                     const ProcessIdentity& identity,
+                                     kj::ArrayPtr<const Variable> definitions,
+                                     kj::Maybe<RevealSecret&> reveal);
 
 }  // namespace capstan
