@@ -17,7 +17,8 @@ enum class Tier : uint8_t {
 
 // An origin's words, such as "executor profile" or "repository app". `name` is the repository's for
 // REPOSITORY (blank: just "repository") and the words themselves for OTHER; else it is not looked
-// at. UNSET has no words.
+// at. UNSET has no words. An OTHER that uses the words of a known origin counts as that origin: its
+// client could as well have named it.
 kj::String originWords(Origin origin, kj::StringPtr name = nullptr);
 kj::String originWords(const Variable& definition);
 
