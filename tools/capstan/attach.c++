@@ -47,8 +47,11 @@ kj::Promise<void> feed(kj::AsyncInputStream& input,
   co_await kj::Promise<void>(kj::NEVER_DONE);
 }
 
-// The process's exit once all its output is written; null when our own reader has gone away.
-kj::Promise<kj::Maybe<int>> finish(rpc::Instance::Client instance, OutputTarget& output) {
+// The process's exit code once all its output is written, 128 + SIGPIPE when our own reader has
+// gone away, or why the exit is not known. A Failure must not be thrown in a coroutine: kj would
+// make it an exception without a text.
+using Ended = Result<int>;
+kj::Promise<Ended> finish(rpc::Instance::Client instance, OutputTarget& output) {
   auto exit = instance.waitRequest().send();
   bool readerGone = false;
   try {
@@ -62,10 +65,12 @@ kj::Promise<kj::Maybe<int>> finish(rpc::Instance::Client instance, OutputTarget&
     auto request = instance.signalRequest();
     request.setName("PIPE");
     co_await request.send();
-    co_return nullptr;
+    co_return 128 + SIGPIPE;
   }
   auto response = co_await exit;
-  check(response.getError());
+  KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+    co_return Ended(kj::mv(*problem));
+  }
   auto status = response.getExit();
   switch (status.which()) {
     case rpc::ExitStatus::CODE:
@@ -89,16 +94,14 @@ int attach(Context& context, rpc::Instance::Client instance,
   auto input = openInput(*context.io.lowLevelProvider, context.timer(), STDIN_FILENO);
   auto side = feed(*input, kj::mv(stdinStream))
                   .exclusiveJoin(watchInterrupts(context.io, instance, onStop))
-                  .then([]() -> kj::Maybe<int> { return nullptr; });
+                  .then([]() -> Ended { return CAPSTAN_FAILED; });
   auto code = context.wait(finish(instance, output).exclusiveJoin(kj::mv(side)));
   if (output.lost() > 0) {
     std::fprintf(stderr, "capstan: %llu bytes of output were no longer kept\n",
                  static_cast<unsigned long long>(output.lost()));
   }
-  KJ_IF_MAYBE (number, code) {
-    return *number;
-  }
-  return 128 + SIGPIPE;
+  if (code.is<Problem>()) fail(kj::mv(code.get<Problem>()));
+  return code.get<int>();
 }
 
 }  // namespace capstan::cli

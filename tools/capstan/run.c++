@@ -73,8 +73,9 @@ Launched launch(Context& context) {
   check(environment.getError());
   auto answer = context.wait(launched.then(
       [](capnp::Response<rpc::TaskEnvironment::LaunchResults>&& r) { return kj::mv(r); }));
-  if (answer.getError().getCode() != ErrorCode::NONE) {
-    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+  KJ_IF_MAYBE (problem, readProblem(answer.getError())) {
+    int code = launchFailureCode(*problem);
+    fail(kj::mv(*problem), code);
   }
   return Launched{environment.getEnvironment(), answer.getSession(), answer.getRun(),
                   kj::mv(taskId)};
@@ -154,10 +155,10 @@ void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
   }
 }
 
-int launchFailureCode(rpc::Error::Reader error) {
-  kj::StringPtr upstream = error.getUpstreamCode();
-  if (error.getSource() != "agentctl") return CAPSTAN_FAILED;
-  if (upstream == "ENOENT" && error.getCode() == ErrorCode::NOT_FOUND) return COMMAND_NOT_FOUND;
+int launchFailureCode(const Problem& problem) {
+  kj::StringPtr upstream = problem.upstreamCode;
+  if (problem.source != "agentctl") return CAPSTAN_FAILED;
+  if (upstream == "ENOENT" && problem.code == ErrorCode::NOT_FOUND) return COMMAND_NOT_FOUND;
   if (upstream == "EACCES" || upstream == "ENOEXEC" || upstream == "EISDIR" ||
       upstream == "EPERM") {
     return CANNOT_EXECUTE;
@@ -198,13 +199,15 @@ int runRun(Context& context) {
   auto stdinStream = launched.run.stdinRequest().send().then(
       [](capnp::Response<rpc::Instance::StdinResults>&& response)
           -> kj::Maybe<rpc::ByteStream::Client> {
-        if (response.getError().getCode() == ErrorCode::NONE) return response.getStdin();
-        // A process that has ended already takes none; its exit says the rest.
-        if (response.getError().getCode() != ErrorCode::WRONG_STATE) {
-          std::fprintf(stderr, "capstan: no stdin: %s\n",
-                       kj::str(readProblem(response.getError())).cStr());
+        auto refusal = readProblem(response.getError());
+        KJ_IF_MAYBE (problem, refusal) {
+          // A process that has ended already takes none; its exit says the rest.
+          if (problem->code != ErrorCode::WRONG_STATE) {
+            std::fprintf(stderr, "capstan: no stdin: %s\n", kj::str(*problem).cStr());
+          }
+          return nullptr;
         }
-        return nullptr;
+        return response.getStdin();
       });
   auto subscription = context.wait(
       subscribed.then([](capnp::Response<rpc::Instance::OutputResults>&& r) { return kj::mv(r); }));
@@ -230,8 +233,9 @@ int runExec(Context& context) {
   request.setSink(target->sink());
   auto answer = context.wait(request.send().then(
       [](capnp::Response<rpc::TaskEnvironment::ExecResults>&& r) { return kj::mv(r); }));
-  if (answer.getError().getCode() != ErrorCode::NONE) {
-    fail(readProblem(answer.getError()), launchFailureCode(answer.getError()));
+  KJ_IF_MAYBE (problem, readProblem(answer.getError())) {
+    int code = launchFailureCode(*problem);
+    fail(kj::mv(*problem), code);
   }
   auto instance = answer.getInstance();
   return attach(context, instance, kj::Maybe<rpc::ByteStream::Client>(answer.getStdin()), *target,

@@ -10,7 +10,7 @@ namespace capstan::cli {
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec);
 
 // 126 or 127 when the error says that the command could not be executed or found, else 125.
-int launchFailureCode(rpc::Error::Reader error);
+int launchFailureCode(const Problem& problem);
 
 // Shows steps on standard error once the work takes longer than a second.
 class SlowProgress final: public rpc::Progress::Server {
