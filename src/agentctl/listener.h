@@ -1,20 +1,16 @@
 #pragma once
-// The helper's unix socket, bound by hand: kj's listen() makes a socket that others may open and
-// fails on a stale one.
 
 #include "base/problem.h"
+#include "base/unix-socket.h"
 
 #include <kj/io.h>
 
 namespace capstan {
 
-// A bound, listening socket of mode 0600. Its file is removed at the end.
+// The helper's listening unix socket, as listenUnix() makes it. Its file is removed at the end.
 class UnixListener {
 public:
-  static constexpr size_t MAX_PATH_BYTES = 99;
-
-  // `path` is absolute. A socket that is already there is replaced only if it is ours and nobody
-  // answers on it. Problems: invalidArgument, portInUse, denied.
+  // Problems as of listenUnix(), with source "agentctl".
   static Result<UnixListener> bind(kj::StringPtr path);
 
   UnixListener(UnixListener&&) = default;

@@ -14,16 +14,21 @@ namespace {
 constexpr int BACKLOG = 256;
 
 Problem cannotListen(kj::StringPtr path, int error) {
-  return Problem(error == EADDRINUSE ? ErrorCode::PORT_IN_USE : ErrorCode::DENIED,
-                 kj::str("cannot listen at ", path))
-      .because(kj::str(strerror(error)))
-      .retryable(RetryHint::AFTER_USER_ACTION);
+  const char* name = strerrorname_np(error);
+  auto code = error == EADDRINUSE ? ErrorCode::PORT_IN_USE
+              : error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM
+                  ? ErrorCode::RESOURCE_EXHAUSTED
+                  : ErrorCode::DENIED;
+  auto problem = Problem(code, kj::str("cannot listen at ", path))
+                     .because(kj::str(strerror(error)))
+                     .retryable(RetryHint::AFTER_USER_ACTION);
+  problem.upstreamCode = kj::str(name == nullptr ? "unknown" : name);
+  return problem;
 }
 
+// Null with errno set when there is none.
 kj::AutoCloseFd newSocket() {
-  int fd;
-  KJ_SYSCALL(fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return kj::AutoCloseFd(fd);
+  return kj::AutoCloseFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // 0, or the errno of bind. The file is made with mode 0600 by the umask: this program has no
@@ -43,7 +48,8 @@ bool isStale(kj::StringPtr path, const sockaddr_un& address) {
     return false;
   }
   auto probe = newSocket();
-  return connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 &&
+  return probe != nullptr &&
+         connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 &&
          errno == ECONNREFUSED;
 }
 
@@ -61,13 +67,18 @@ Result<kj::AutoCloseFd> listenUnix(kj::StringPtr path) {
   std::memcpy(address.sun_path, path.begin(), path.size());
 
   auto fd = newSocket();
+  if (fd == nullptr) return cannotListen(path, errno);
   int error = bindTo(fd, address);
   if (error == EADDRINUSE && isStale(path, address)) {
     if (unlink(path.cStr()) < 0 && errno != ENOENT) return cannotListen(path, errno);
     error = bindTo(fd, address);
   }
   if (error != 0) return cannotListen(path, error);
-  if (listen(fd, BACKLOG) < 0) return cannotListen(path, errno);
+  if (listen(fd, BACKLOG) < 0) {
+    error = errno;
+    unlink(path.cStr());
+    return cannotListen(path, error);
+  }
   return kj::mv(fd);
 }
 

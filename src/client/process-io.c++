@@ -21,6 +21,8 @@ protected:
     auto& stream = params.getStream() == rpc::OutputStream::STDERR ? target->err : target->out;
     auto end = params.getOffset() + bytes.size();
     KJ_IF_MAYBE (to, stream) {
+      ++target->writing;
+      KJ_DEFER(target->written());
       kj::Maybe<kj::Exception> failure;
       try {
         co_await (*to)->write(bytes.begin(), bytes.size());
@@ -53,31 +55,12 @@ private:
   kj::Own<OutputTarget> target;
 };
 
-namespace {
-
-// A stream that stays its owner's.
-kj::Maybe<kj::Own<kj::AsyncOutputStream>> borrow(kj::Maybe<kj::AsyncOutputStream&> stream) {
-  return stream.map([](kj::AsyncOutputStream& each) {
-    return kj::Own<kj::AsyncOutputStream>(&each, kj::NullDisposer::instance);
-  });
-}
-
-}  // namespace
-
-OutputTarget::OutputTarget(kj::Maybe<kj::AsyncOutputStream&> stdoutStream,
-                           kj::Maybe<kj::AsyncOutputStream&> stderrStream)
-    : out(borrow(stdoutStream)), err(borrow(stderrStream)), ended(nullptr) {
+OutputTarget::OutputTarget(kj::Maybe<kj::Own<kj::AsyncOutputStream>> stdoutStream,
+                           kj::Maybe<kj::Own<kj::AsyncOutputStream>> stderrStream)
+    : out(kj::mv(stdoutStream)), err(kj::mv(stderrStream)), ended(nullptr) {
   auto pair = kj::newPromiseAndFulfiller<void>();
   ended = kj::mv(pair.promise);
   end = kj::mv(pair.fulfiller);
-}
-
-OutputTarget::OutputTarget(kj::Own<kj::AsyncOutputStream> stdoutStream,
-                           kj::Own<kj::AsyncOutputStream> stderrStream)
-    : OutputTarget(*stdoutStream, *stderrStream) {
-  out = kj::mv(stdoutStream);
-  err = kj::mv(stderrStream);
-  owned = true;
 }
 
 void OutputTarget::fail(kj::Exception reason) {
@@ -85,8 +68,14 @@ void OutputTarget::fail(kj::Exception reason) {
   release();
 }
 
+// Another sink may end the output while a write of this one is under way.
+void OutputTarget::written() {
+  if (--writing == 0 && over) release();
+}
+
 void OutputTarget::release() {
-  if (!owned) return;
+  over = true;
+  if (writing > 0) return;
   out = nullptr;
   err = nullptr;
 }

@@ -12,12 +12,10 @@ namespace capstan {
 // capability that serves it and the client share it.
 class OutputTarget final: public kj::Refcounted {
 public:
-  // The streams must outlive every delivery to this target. Null = the octets are dropped.
-  OutputTarget(kj::Maybe<kj::AsyncOutputStream&> stdoutStream,
-               kj::Maybe<kj::AsyncOutputStream&> stderrStream);
-  // Owns the streams and drops them when the output has ended or its delivery is cut.
-  OutputTarget(kj::Own<kj::AsyncOutputStream> stdoutStream,
-               kj::Own<kj::AsyncOutputStream> stderrStream);
+  // Owns the streams and drops them when the output has ended or its delivery is cut. Null = the
+  // octets are dropped.
+  OutputTarget(kj::Maybe<kj::Own<kj::AsyncOutputStream>> stdoutStream,
+               kj::Maybe<kj::Own<kj::AsyncOutputStream>> stderrStream);
 
   // The sink to hand to the daemon. Each call makes another that feeds the same streams.
   rpc::OutputSink::Client sink();
@@ -37,8 +35,9 @@ private:
   class Sink;
   kj::Maybe<kj::Own<kj::AsyncOutputStream>> out;
   kj::Maybe<kj::Own<kj::AsyncOutputStream>> err;
-  bool owned = false;
   bool refused = false;
+  bool over = false;     // The streams go once nothing is written into them.
+  uint32_t writing = 0;  // Writes under way.
   uint32_t sinks = 0;
   uint64_t next = 0;
   uint64_t missing = 0;
@@ -47,6 +46,7 @@ private:
 
   void fail(kj::Exception reason);
   void release();
+  void written();
 };
 
 // Copies `from` into a process's stdin until its end, then ends that. Resolves early when the

@@ -77,12 +77,15 @@ kj::Promise<Result<kj::Maybe<int>>> finish(kj::Timer& timer, rpc::Instance::Clie
       kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the delivery of the output was cut"));
     });
     auto response = co_await exit.exclusiveJoin(kj::mv(tooLate));
-    if (response.getError().getCode() != ErrorCode::NONE)
-      co_return readProblem(response.getError());
+    KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+      co_return kj::mv(*problem);
+    }
     kj::throwFatalException(kj::mv(*exception));
   }
   auto response = co_await exit;
-  if (response.getError().getCode() != ErrorCode::NONE) co_return readProblem(response.getError());
+  KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+    co_return kj::mv(*problem);
+  }
   auto status = response.getExit();
   switch (status.which()) {
     case rpc::ExitStatus::CODE:

@@ -15,20 +15,10 @@ void failUsage(kj::String message) {
                 USAGE};
 }
 
-Problem readProblem(rpc::Error::Reader error) {
-  Problem problem(error.getCode(), kj::str(error.getMessage()));
-  problem.cause = kj::str(error.getCause());
-  problem.hint = kj::str(error.getHint());
-  problem.field = kj::str(error.getField());
-  problem.source = kj::str(error.getSource());
-  problem.upstreamCode = kj::str(error.getUpstreamCode());
-  problem.retry = error.getRetry();
-  problem.retryAfterMs = error.getRetryAfterMs();
-  return problem;
-}
-
 void check(rpc::Error::Reader error) {
-  if (error.getCode() != ErrorCode::NONE) fail(readProblem(error));
+  KJ_IF_MAYBE (problem, readProblem(error)) {
+    fail(kj::mv(*problem));
+  }
 }
 
 Failure failureOf(const kj::Exception& exception) {
@@ -67,7 +57,6 @@ ClientConnection& Context::daemon() {
   request.initCredential().setPeer();
   auto answer = wait(request.send().then(
       [](capnp::Response<rpc::Bootstrap::AuthenticateResults>&& response) -> kj::Maybe<Problem> {
-        if (response.getError().getCode() == ErrorCode::NONE) return nullptr;
         return readProblem(response.getError());
       }));
   KJ_IF_MAYBE (problem, answer) {

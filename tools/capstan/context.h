@@ -5,6 +5,7 @@
 #include "client/auto-start.h"
 #include "client/command-line.h"
 #include "client/connection.h"
+#include "client/launch.h"
 
 #include <kj/async-io.h>
 
@@ -26,7 +27,6 @@ struct Failure {
 
 // Throws a Failure when the answer carries an error.
 void check(rpc::Error::Reader error);
-Problem readProblem(rpc::Error::Reader error);
 
 class Context {
 public:

@@ -83,9 +83,10 @@ void addSessionRow(Table& table, rpc::SessionInfo::Reader session, kj::StringPtr
 }
 
 void printProblem(rpc::Error::Reader error) {
-  if (error.getCode() == ErrorCode::NONE) return;
-  std::printf("error        %s [%s]\n", kj::str(readProblem(error)).cStr(),
-              errorCodeName(error.getCode()).cStr());
+  KJ_IF_MAYBE (problem, readProblem(error)) {
+    std::printf("error        %s [%s]\n", kj::str(*problem).cStr(),
+                errorCodeName(problem->code).cStr());
+  }
 }
 
 void setGrace(Context& context, auto& request) {
@@ -343,9 +344,11 @@ int runRuntimes(Context& context) {
     cells.add(yes(status.getAvailable()));
     cells.add(yes(status.getHealthy()));
     cells.add(kj::str(status.getVersion()));
-    cells.add(status.getReason().getCode() == ErrorCode::NONE
-                  ? kj::String()
-                  : kj::str(readProblem(status.getReason())));
+    KJ_IF_MAYBE (reason, readProblem(status.getReason())) {
+      cells.add(kj::str(*reason));
+    } else {
+      cells.add(kj::String());
+    }
     table.row(kj::mv(cells));
   }
   std::printf("%s", table.finish().cStr());

@@ -88,8 +88,8 @@ Launched launch(Context& context) {
   check(environment.getError());
   auto answer = context.wait(launched.then(
       [](capnp::Response<rpc::TaskEnvironment::LaunchResults>&& r) { return kj::mv(r); }));
-  if (answer.getError().getCode() != ErrorCode::NONE) {
-    failLaunch(context, readProblem(answer.getError()));
+  KJ_IF_MAYBE (problem, readProblem(answer.getError())) {
+    failLaunch(context, kj::mv(*problem));
   }
   return Launched{environment.getEnvironment(), answer.getSession(), answer.getRun(),
                   kj::mv(taskId)};
@@ -209,13 +209,15 @@ int runRun(Context& context) {
   auto stdinStream = launched.run.stdinRequest().send().then(
       [](capnp::Response<rpc::Instance::StdinResults>&& response)
           -> kj::Maybe<rpc::ByteStream::Client> {
-        if (response.getError().getCode() == ErrorCode::NONE) return response.getStdin();
-        // A process that has ended already takes none; its exit says the rest.
-        if (response.getError().getCode() != ErrorCode::WRONG_STATE) {
-          std::fprintf(stderr, "capstan: no stdin: %s\n",
-                       kj::str(readProblem(response.getError())).cStr());
+        auto refusal = readProblem(response.getError());
+        KJ_IF_MAYBE (problem, refusal) {
+          // A process that has ended already takes none; its exit says the rest.
+          if (problem->code != ErrorCode::WRONG_STATE) {
+            std::fprintf(stderr, "capstan: no stdin: %s\n", kj::str(*problem).cStr());
+          }
+          return nullptr;
         }
-        return nullptr;
+        return response.getStdin();
       });
   auto subscription = context.wait(kj::mv(subscribed));
   KJ_IF_MAYBE (problem, subscription.tryGet<Problem>()) {
@@ -243,8 +245,8 @@ int runExec(Context& context) {
   // Its response goes at once, as that of subscribe() does.
   auto answer = context.wait(request.send().then(
       [](capnp::Response<rpc::TaskEnvironment::ExecResults>&& response) -> Result<Executed> {
-        if (response.getError().getCode() != ErrorCode::NONE) {
-          return readProblem(response.getError());
+        KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+          return kj::mv(*problem);
         }
         return Executed{response.getInstance(), response.getStdin()};
       }));

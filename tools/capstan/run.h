@@ -18,8 +18,8 @@ template <typename Results, typename Request>
 kj::Promise<Result<rpc::Subscription::Client>> subscribe(Request request) {
   return request.send().then(
       [](capnp::Response<Results>&& response) -> Result<rpc::Subscription::Client> {
-        if (response.getError().getCode() != ErrorCode::NONE) {
-          return readProblem(response.getError());
+        KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+          return kj::mv(*problem);
         }
         return response.getSubscription();
       });

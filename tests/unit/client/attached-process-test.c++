@@ -174,7 +174,7 @@ TEST_CASE("an output target tells a cut delivery from a reader that is gone") {
   }
   SECTION("reader gone") {
     auto pipe = kj::newOneWayPipe();
-    auto target = kj::refcounted<OutputTarget>(*pipe.out, nullptr);
+    auto target = kj::refcounted<OutputTarget>(kj::mv(pipe.out), nullptr);
     pipe.in = nullptr;
     Process process;
     process.sink = target->sink();
