@@ -12,10 +12,14 @@ struct AutoStart {
   kj::Duration patience = 5 * kj::SECONDS;  // For the socket to answer.
 };
 
+// The exit status of a daemon that was started by a client and found another one with its state.
+constexpr int DAEMON_GAVE_WAY = 75;
+
 // Connects to the daemon at `socket`; starts one when nobody answers there. The daemon gets a
 // session of its own, ends by itself when it has been idle for 10 minutes, and writes its log into
 // its state directory. Of two clients that start one at the same time the loser's daemon gives
-// way, and both reach the winner's. unreachable, with the log's last line, when none comes up.
+// way, and both reach the winner's; one that is just ending is waited for. unreachable, with the
+// daemon's last words, when none comes up.
 kj::Promise<Result<kj::Own<ClientConnection>>> connectOrStart(kj::AsyncIoContext& io,
                                                               AutoStart options);
 
