@@ -82,5 +82,80 @@ def helper_killed(world):
     equal(world.capstan("run", "--task", "t", "--", "echo", "again"), "again\n")
 
 
+def odd_words(world):
+    """what cannot be started or defined says so with its own code."""
+    with open(world.run_dir / "broken", "w", encoding="ascii") as script:
+        script.write("#!/nowhere/shell\n")
+    os.chmod(script.name, 0o755)
+    for code, words in ((127, ["--", "no-such"]), (127, ["--", script.name]),
+                        (126, ["--", "/tmp"]), (126, ["--", "x" * 300]),
+                        (125, ["--cwd", "nowhere", "--", "true"]),
+                        (125, ["--cwd", "/etc/hostname", "--", "true"]),
+                        (125, ["--env", "A=secret:", "--", "true"]),
+                        (2, ["--env", "=x", "--", "true"])):
+        world.capstan("run", "--task", "t", *words, code=code)
+    world.capstan("run", "--task", "d", "--workspace", "/dev/null", "--", "true", code=125)
+    contains(world.stderr, "Not a directory")
+    world.capstan("run", "--task", "e", "--title", "\x1b[31mred\nline", "--", "true")
+    if "\x1b" in world.capstan("env", "show", "e"):
+        raise AssertionError("a title's escape sequence reaches the terminal")
+
+
+def long_commands(world):
+    """a long command runs or is refused with its size; nothing costs the connection."""
+    def run(count, *more, code=0):
+        words = ["sh", "-c", "echo $#", "sh"] + ["w" * 1000] * count
+        return world.capstan("run", "--task", "t", *more, "--", *words, code=code)
+    equal(run(800), "800\n")
+    run(1500, code=2)
+    contains(world.stderr, "KiB")
+    for more in (5000, 20000):
+        world.capstan("run", "--task", "t", "--", "true", *["a"] * more, code=125)
+        contains(world.stderr, "at most 4096")
+    many = [part for i in range(700) for part in ("--env", f"A{i}=" + "v" * 1000)]
+    equal(run(1, *many), "1\n")
+
+
+def daemon_replaced(world):
+    """a client that comes while the daemon ends waits and starts the next one."""
+    hold = "trap 'sleep 1.5; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    holder = world.popen("run", "--", "sh", "-c", hold, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL)
+    equal(holder.stdout.readline(), b"up\n")
+    daemon = world.daemon_pid()
+    os.kill(daemon, signal.SIGTERM)
+    early = [world.popen("run", "--", "echo", "next", stdout=subprocess.PIPE) for _ in range(3)]
+    for client in early:
+        equal((client.communicate(timeout=30)[0], client.returncode), (b"next\n", 0))
+    holder.wait(30)
+    if world.daemon_pid() in (0, daemon):
+        raise AssertionError("no other daemon has come")
+
+
+def daemon_cannot_start(world):
+    """a daemon that cannot start is not waited for."""
+    world.state_dir.write_text("no folder")
+    begun = time.monotonic()
+    world.capstan("env", "list", code=125)
+    contains(world.stderr, "did not start")
+    if time.monotonic() - begun > 3:
+        raise AssertionError("the client waited for nothing")
+    world.state_dir.unlink()
+
+
+def daemon_silent(world):
+    """a daemon that is there but does not answer is waited for 10 s, not for ever."""
+    world.capstan("run", "--", "true")
+    daemon = world.daemon_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        world.capstan("env", "list", code=125)
+        contains(world.stderr, "[timeout]")
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    world.capstan("env", "list")
+
+
 if __name__ == "__main__":
-    run_cases([closed_streams, full_output, nothing_inherited, helper_killed])
+    run_cases([closed_streams, full_output, nothing_inherited, helper_killed, odd_words,
+               long_commands, daemon_replaced, daemon_cannot_start, daemon_silent])
