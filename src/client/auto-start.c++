@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,11 +25,31 @@ constexpr kj::Duration LOOK_AGAIN = 20 * kj::MILLISECONDS;
 // Between two tries while another daemon has the state and does not listen: it starts or ends.
 constexpr kj::Duration START_AGAIN = 250 * kj::MILLISECONDS;
 
-kj::Promise<kj::Maybe<kj::Own<ClientConnection>>> tryConnect(kj::AsyncIoContext& io,
-                                                             kj::StringPtr socket) {
+using Connected = Result<kj::Own<ClientConnection>>;
+
+kj::Maybe<Problem> checkOwner(kj::AsyncIoStream& stream, kj::StringPtr socket) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  int fd = KJ_REQUIRE_NONNULL(stream.getFd(), "a unix socket has a descriptor");
+  KJ_SYSCALL(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size));
+  if (peer.uid == geteuid() || peer.uid == 0) return nullptr;
+  return Problem(ErrorCode::DENIED, kj::str("the daemon at ", socket, " is user ", peer.uid, "'s"))
+      .advise(kj::str("if you mean that one, name it with --socket; else remove the file"))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
+
+kj::Promise<kj::Maybe<Connected>> tryConnect(kj::AsyncIoContext& io, kj::String socket,
+                                             AutoStart::Owner owner) {
   kj::Maybe<kj::Exception> failure;
   try {
-    co_return co_await ClientConnection::connectUnix(io, kj::str(socket));
+    auto address = co_await io.provider->getNetwork().parseAddress(kj::str("unix:", socket));
+    auto stream = co_await address->connect();
+    if (owner == AutoStart::Owner::US_OR_ROOT) {
+      KJ_IF_MAYBE (problem, checkOwner(*stream, socket)) {
+        co_return Connected(kj::mv(*problem));
+      }
+    }
+    co_return Connected(ClientConnection::over(io.provider->getTimer(), kj::mv(stream)));
   } catch (const kj::Exception& e) {
     failure = kj::Exception(e);
   }
@@ -93,7 +114,7 @@ kj::String lastWords(int fd) {
 
 kj::Promise<Result<kj::Own<ClientConnection>>> connectOrStart(kj::AsyncIoContext& io,
                                                               AutoStart options) {
-  KJ_IF_MAYBE (connection, co_await tryConnect(io, options.socket)) {
+  KJ_IF_MAYBE (connection, co_await tryConnect(io, kj::str(options.socket), options.owner)) {
     co_return kj::mv(*connection);
   }
 
@@ -118,7 +139,7 @@ kj::Promise<Result<kj::Own<ClientConnection>>> connectOrStart(kj::AsyncIoContext
             .retryable(RetryHint::AFTER_USER_ACTION);
       }
     }
-    KJ_IF_MAYBE (connection, co_await tryConnect(io, options.socket)) {
+    KJ_IF_MAYBE (connection, co_await tryConnect(io, kj::str(options.socket), options.owner)) {
       co_return kj::mv(*connection);
     }
     int status;

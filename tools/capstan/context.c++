@@ -107,6 +107,7 @@ AutoStart Context::autoStart() const {
   options.socket = defaultSocket(get, geteuid());
   KJ_IF_MAYBE (socket, arguments.get("--socket")) {
     options.socket = kj::str(*socket);
+    options.owner = AutoStart::Owner::ANYBODY;
   }
   auto slash = KJ_REQUIRE_NONNULL(executable.findLast('/'), "no folder in the program's path");
   options.daemon = kj::str(executable.slice(0, slash), "/capstand");
