@@ -105,7 +105,9 @@ interface Instance {           # One process under agentctl.
          -> (subscription :Stream.Subscription, error :Error);               # [observe]
   # Dropping the subscription stops the delivery. follow: until the process's output ends. hold:
   # while the delivery lasts, the process waits for this reader rather than lose output when the
-  # log is full, as it would in a pipeline; needs [attach] too.
+  # log is full, as it would in a pipeline; needs [attach] too. The sink is dropped when a delivery
+  # is cut short (the helper is gone), but only once the caller has released the response: keep the
+  # subscription, not the response.
   stdin @1 (takeOver :Bool) -> (stdin :Stream.ByteStream, error :Error);     # [attach]
   # One writer at a time: wrongState while another holds it, unless takeOver.
   signal @2 (name :Text) -> (error :Error);                                  # [stop]

@@ -42,9 +42,11 @@ Result<kj::String> makePlace(kj::String environment, kj::Maybe<kj::String> given
   }
   KJ_IF_MAYBE (directory, given) {
     struct stat info;
-    if (stat(directory->cStr(), &info) < 0 || !S_ISDIR(info.st_mode)) {
+    int error = stat(directory->cStr(), &info) < 0 ? errno : 0;
+    if (error == 0 && !S_ISDIR(info.st_mode)) error = ENOTDIR;
+    if (error != 0) {
       return Problem(ErrorCode::WORKSPACE_LOST, kj::str("no folder ", *directory))
-          .because(kj::str(strerror(errno == 0 ? ENOTDIR : errno)))
+          .because(kj::str(strerror(error)))
           .at(kj::str("spec.workspace.directory"))
           .retryable(RetryHint::AFTER_USER_ACTION);
     }

@@ -63,7 +63,8 @@ private:
 
 Result<kj::Own<LaunchPlan>> LaunchPlan::from(agentctl::InstanceConfig::Reader config,
                                              kj::StringPtr home) {
-  auto command = config.getCommand();
+  // Every text is taken from the message once: each look at one counts against its limit.
+  auto command = KJ_MAP(word, config.getCommand())->kj::StringPtr { return word; };
   if (command.size() == 0 || command[0].size() == 0) {
     return invalid(kj::str("there is no command"), kj::str("command"));
   }
@@ -82,24 +83,25 @@ Result<kj::Own<LaunchPlan>> LaunchPlan::from(agentctl::InstanceConfig::Reader co
   if (home.size() > 0) set("HOME", home);
   if (config.hasTerminal()) set("TERM", DEFAULT_TERM);
   for (auto variable: config.getVariables()) {
-    if (!isKey(variable.getKey())) return checkKey(variable.getKey(), kj::str("variables"));
-    if (hasNul(variable.getValue())) {
-      return invalid(kj::str("the value of ", variable.getKey(), " holds a NUL"),
-                     kj::str("variables.", variable.getKey()));
+    kj::StringPtr key = variable.getKey();
+    kj::StringPtr value = variable.getValue();
+    if (!isKey(key)) return checkKey(key, kj::str("variables"));
+    if (hasNul(value)) {
+      return invalid(kj::str("the value of ", key, " holds a NUL"), kj::str("variables.", key));
     }
-    set(variable.getKey(), variable.getValue());
+    set(key, value);
   }
   if (config.hasTerminal() && config.getTerminal().getTerm().size() > 0) {
     set("TERM", config.getTerminal().getTerm());
   }
   for (auto secret: config.getSecrets()) {
-    if (!isKey(secret.getKey())) return checkKey(secret.getKey(), kj::str("secrets"));
+    kj::StringPtr key = secret.getKey();
+    if (!isKey(key)) return checkKey(key, kj::str("secrets"));
     auto value = secret.getValue().asChars();
     if (hasNul(value)) {
-      return invalid(kj::str("the value of ", secret.getKey(), " holds a NUL"),
-                     kj::str("secrets.", secret.getKey()));
+      return invalid(kj::str("the value of ", key, " holds a NUL"), kj::str("secrets.", key));
     }
-    set(secret.getKey(), value);
+    set(key, value);
   }
 
   kj::Vector<Text> folders;

@@ -15,6 +15,8 @@ namespace {
 
 // From the answer to shutdown() to the end, so that the answer is still written.
 constexpr auto LAST_WORDS = 200 * kj::MILLISECONDS;
+// Descriptors come back without any event of ours.
+constexpr auto ACCEPT_AGAIN = 100 * kj::MILLISECONDS;
 
 kj::String readBootId() {
   int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -72,8 +74,21 @@ kj::Promise<void> HelperServer::run(kj::Own<kj::ConnectionReceiver> receiver) {
 }
 
 kj::Promise<void> HelperServer::acceptAll(kj::Own<kj::ConnectionReceiver> receiver) {
+  bool failing = false;
   for (;;) {
-    auto stream = co_await receiver->accept();
+    kj::Maybe<kj::Own<kj::AsyncIoStream>> next;
+    try {
+      next = co_await receiver->accept();
+    } catch (const kj::Exception& exception) {
+      // Out of descriptors, as a rule: processes that end give theirs back.
+      if (!failing) KJ_LOG(ERROR, "cannot accept a connection, trying on", exception);
+    }
+    failing = next == nullptr;
+    if (failing) {
+      co_await host.timer.afterDelay(ACCEPT_AGAIN);
+      continue;
+    }
+    auto stream = kj::mv(KJ_ASSERT_NONNULL(next));
     if (peers.size() >= MAX_CONNECTIONS || strangers >= MAX_STRANGERS) continue;  // Closes it.
     tasks.add(serve(kj::mv(stream)));
   }

@@ -75,6 +75,10 @@ Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
       break;
     case rpc::Variable::SECRET:
       variable.secret = copy(in.getSecret());
+      if (variable.secret.size() == 0) {
+        return Problem(ErrorCode::INVALID_ARGUMENT, kj::str("the secret's name is empty"))
+            .at(kj::str("spec.variables[", index, "]"));
+      }
       break;
     default:
       return Problem(ErrorCode::INVALID_ARGUMENT,

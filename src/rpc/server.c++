@@ -9,14 +9,30 @@ namespace {
 // Far above what one machine's people and backends open; each costs about 12 KiB.
 constexpr uint32_t MOST_CONNECTIONS = 4096;
 
+// Descriptors come back without any event of ours.
+constexpr kj::Duration ACCEPT_AGAIN = 100 * kj::MILLISECONDS;
+
 }  // namespace
 
 RpcServer::RpcServer(kj::Timer& timer, Frontend& frontend)
     : timer(timer), frontend(frontend), connections(*this) {}
 
 kj::Promise<void> RpcServer::listen(kj::ConnectionReceiver& listener) {
+  bool failing = false;
   for (;;) {
-    auto accepted = co_await listener.acceptAuthenticated();
+    kj::Maybe<kj::AuthenticatedStream> next;
+    try {
+      next = co_await listener.acceptAuthenticated();
+    } catch (const kj::Exception& exception) {
+      // Out of descriptors, as a rule: the clients that have them will go.
+      if (!failing) KJ_LOG(ERROR, "cannot accept a connection, trying on", exception);
+    }
+    failing = next == nullptr;
+    if (failing) {
+      co_await timer.afterDelay(ACCEPT_AGAIN);
+      continue;
+    }
+    auto accepted = kj::mv(KJ_ASSERT_NONNULL(next));
     Peer peer;
     KJ_IF_MAYBE (local,
                  kj::dynamicDowncastIfAvailable<kj::LocalPeerIdentity>(*accepted.peerIdentity)) {

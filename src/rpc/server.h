@@ -15,7 +15,8 @@ public:
   RpcServer(kj::Timer& timer, Frontend& frontend);
   KJ_DISALLOW_COPY_AND_MOVE(RpcServer);
 
-  // Accepts until dropped. `listener` must be of unix sockets and outlive the promise.
+  // Accepts until dropped, also after it has failed for want of descriptors. `listener` must be of
+  // unix sockets and outlive the promise.
   kj::Promise<void> listen(kj::ConnectionReceiver& listener);
   // Serves one connection that somebody else accepted.
   void serve(kj::Own<kj::AsyncIoStream> stream, Peer peer);

@@ -31,6 +31,41 @@ Failure failureOf(const kj::Exception& exception) {
   return Failure{kj::mv(problem), CAPSTAN_FAILED};
 }
 
+namespace {
+
+// A daemon that is there answers at once; this allows for a busy machine.
+constexpr kj::Duration GREETING_LIMIT = 10 * kj::SECONDS;
+
+// Null = we are let in.
+kj::Promise<kj::Maybe<Problem>> greet(kj::Timer& timer, rpc::Bootstrap::Client entry,
+                                      kj::String socket) {
+  auto request = entry.authenticateRequest();
+  request.initCredential().setPeer();
+  using Answer = kj::Maybe<Problem>;
+  auto asked = request.send().then(
+      [](capnp::Response<rpc::Bootstrap::AuthenticateResults>&& response) -> Answer {
+        if (response.getError().getCode() == ErrorCode::NONE) return nullptr;
+        return readProblem(response.getError());
+      },
+      [&socket](kj::Exception&& exception) -> Answer {
+        if (exception.getType() != kj::Exception::Type::DISCONNECTED) {
+          kj::throwFatalException(kj::mv(exception));
+        }
+        return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon at ", socket, " ended"))
+            .because(kj::str(exception.getDescription()))
+            .retryable(RetryHint::SAME_REQUEST_LATER);
+      });
+  auto tooLate = timer.afterDelay(GREETING_LIMIT).then([&socket]() -> Answer {
+    return Problem(ErrorCode::TIMEOUT, kj::str("the daemon at ", socket, " does not answer within ",
+                                               GREETING_LIMIT / kj::SECONDS, " s"))
+        .advise(kj::str("see whether it is stopped, and what its log says"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  });
+  co_return co_await asked.exclusiveJoin(kj::mv(tooLate));
+}
+
+}  // namespace
+
 Context::Context(kj::AsyncIoContext& io, const Arguments& arguments, kj::String executable)
     : io(io), arguments(arguments), executable(kj::mv(executable)) {}
 
@@ -38,31 +73,38 @@ ClientConnection& Context::daemon() {
   KJ_IF_MAYBE (present, connection) {
     return **present;
   }
+  for (int triesLeft = 1;; --triesLeft) {
+    auto options = autoStart();
+    auto socket = kj::str(options.socket);
+    auto connected = wait(connectOrStart(io, kj::mv(options)));
+    if (connected.is<Problem>()) fail(kj::mv(connected.get<Problem>()));
+    auto& made = *connection.emplace(kj::mv(connected.get<kj::Own<ClientConnection>>()));
+    // A daemon that does not let us in says why here, once, instead of at every later call.
+    auto refused = wait(greet(timer(), made.bootstrap(), kj::mv(socket)));
+    KJ_IF_MAYBE (problem, refused) {
+      connection = nullptr;
+      // One that was about to end: there will be another one.
+      if (problem->code == ErrorCode::SHUTTING_DOWN && triesLeft > 0) continue;
+      fail(kj::mv(*problem));
+    }
+    return made;
+  }
+}
+
+AutoStart Context::autoStart() const {
   GetVariable get = processVariable;
   AutoStart options;
   options.socket = defaultSocket(get, geteuid());
   KJ_IF_MAYBE (socket, arguments.get("--socket")) {
     options.socket = kj::str(*socket);
+    options.owner = AutoStart::Owner::ANYBODY;
   }
   auto slash = KJ_REQUIRE_NONNULL(executable.findLast('/'), "no folder in the program's path");
   options.daemon = kj::str(executable.slice(0, slash), "/capstand");
   KJ_IF_MAYBE (directory, arguments.get("--state-dir")) {
     options.stateDirectory = kj::str(*directory);
   }
-  auto connected = wait(connectOrStart(io, kj::mv(options)));
-  if (connected.is<Problem>()) fail(kj::mv(connected.get<Problem>()));
-  auto& made = connection.emplace(kj::mv(connected.get<kj::Own<ClientConnection>>()));
-  // A daemon that does not let us in says why here, once, instead of at every later call.
-  auto request = made->bootstrap().authenticateRequest();
-  request.initCredential().setPeer();
-  auto answer = wait(request.send().then(
-      [](capnp::Response<rpc::Bootstrap::AuthenticateResults>&& response) -> kj::Maybe<Problem> {
-        return readProblem(response.getError());
-      }));
-  KJ_IF_MAYBE (problem, answer) {
-    fail(kj::mv(*problem));
-  }
-  return *made;
+  return options;
 }
 
 rpc::TaskEnvironment::Client Context::environment(kj::StringPtr name) {

@@ -58,6 +58,8 @@ public:
 private:
   kj::String executable;
   kj::Maybe<kj::Own<ClientConnection>> connection;
+
+  AutoStart autoStart() const;
 };
 
 Failure failureOf(const kj::Exception& exception);

@@ -147,10 +147,11 @@ int runEnvShow(Context& context) {
   }
   std::printf("environment  %s\ntask         %s\n", status.getId().cStr(),
               status.getTaskId().cStr());
-  if (status.getTitle().size() > 0) std::printf("title        %s\n", status.getTitle().cStr());
+  if (status.getTitle().size() > 0)
+    std::printf("title        %s\n", plain(status.getTitle()).cStr());
   std::printf("state        %s\nexecutor     %s (%s)\nworkspace    %s\ncreated      %s\n",
               word(status.getState()).cStr(), status.getExecutorId().cStr(),
-              status.getRuntime().cStr(), status.getWorkspace().cStr(),
+              status.getRuntime().cStr(), plain(status.getWorkspace()).cStr(),
               timeText(status.getCreatedAt()).cStr());
   printProblem(status.getLastError());
   if (status.getLastSteps().size() > 0) {

@@ -135,6 +135,25 @@ void removeEnvironment(Context& context, rpc::TaskEnvironment::Client environmen
   check(response.getError());
 }
 
+// A message to the daemon holds 1 MiB; more would cost the connection instead of an answer.
+constexpr size_t MOST_LAUNCH_BYTES = 900u << 10;
+constexpr size_t WORD_COST = 24;  // Pointer, NUL and padding; a variable has more fields.
+constexpr size_t VARIABLE_COST = 96;
+
+void checkSize(kj::ArrayPtr<const kj::String> command, kj::ArrayPtr<const kj::String> variables) {
+  size_t total = 0;
+  for (auto& word: command)
+    total += word.size() + WORD_COST;
+  for (auto& variable: variables)
+    total += variable.size() + VARIABLE_COST;
+  if (total <= MOST_LAUNCH_BYTES) return;
+  fail(Problem(ErrorCode::INVALID_ARGUMENT,
+               kj::str("the command and its variables take ", total >> 10, " KiB, at most ",
+                       MOST_LAUNCH_BYTES >> 10, " KiB are sent"))
+           .advise(kj::str("put long texts into a file of the workspace")),
+       USAGE);
+}
+
 }  // namespace
 
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
@@ -144,6 +163,7 @@ void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
     command = *words;
   }
   if (command.size() == 0) failUsage(kj::str("no command given: put it after --"));
+  checkSize(command, context.arguments.all("--env"));
   auto out = spec.initCommand(command.size());
   for (auto i: kj::indices(command))
     out.set(i, command[i]);
@@ -152,6 +172,7 @@ void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
   for (auto i: kj::indices(given)) {
     auto equals = given[i].findFirst('=');
     KJ_IF_MAYBE (at, equals) {
+      if (*at == 0) failUsage(kj::str("--env wants NAME=VALUE, not '", given[i], "'"));
       variables[i].setKey(kj::str(given[i].slice(0, *at)));
       auto value = given[i].slice(*at + 1);
       if (value.startsWith("secret:")) {

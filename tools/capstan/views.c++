@@ -18,12 +18,6 @@ kj::StringPtr enumWord(T value) {
   return index < all.size() ? all[index].getProto().getName() : "unknown"_kj;
 }
 
-kj::String plain(kj::StringPtr text) {
-  kj::Vector<char> out;
-  appendPlainText(out, text.asArray());
-  return kj::heapString(out.asPtr());
-}
-
 // Columns are counted in characters: octets that do not continue a UTF-8 character.
 size_t widthOf(kj::StringPtr text) {
   size_t width = 0;
@@ -50,6 +44,12 @@ void writeExit(JsonWriter& json, rpc::ExitStatus::Reader exit) {
 }
 
 }  // namespace
+
+kj::String plain(kj::StringPtr text) {
+  kj::Vector<char> out;
+  appendPlainText(out, text.asArray());
+  return kj::heapString(out.asPtr());
+}
 
 Table::Table(std::initializer_list<kj::StringPtr> titles) {
   kj::Vector<kj::String> cells;

@@ -20,6 +20,9 @@ private:
   kj::Vector<kj::Vector<kj::String>> rows;
 };
 
+// A text of somebody else's for a terminal: control characters are escaped.
+kj::String plain(kj::StringPtr text);
+
 kj::StringPtr word(rpc::EnvironmentState state);
 kj::StringPtr word(rpc::SessionState state);
 kj::StringPtr word(rpc::RetryHint retry);

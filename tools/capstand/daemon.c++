@@ -77,7 +77,8 @@ Outcome runDaemon(DaemonOptions options) {
   }
   auto bound = listenUnix(options.socket);
   if (bound.is<Problem>()) return kj::mv(bound.get<Problem>());
-  KJ_DEFER(unlink(options.socket.cStr()));
+  bool listening = true;
+  KJ_DEFER(if (listening) unlink(options.socket.cStr()));
 
   kj::UnixEventPort::captureSignal(SIGTERM);
   kj::UnixEventPort::captureSignal(SIGINT);
@@ -120,7 +121,11 @@ Outcome runDaemon(DaemonOptions options) {
       options.autoStarted ? whenIdle(timer, supervisor, server) : kj::Promise<void>(kj::NEVER_DONE);
   auto reason = whenToEnd(io, kj::mv(asked.promise), kj::mv(idle)).wait(io.waitScope);
   KJ_LOG(INFO, "daemon ends", reason, lag.lag().percentile(0.99), lag.lag().max());
+  // Whoever comes from here on is refused by the kernel and waits for the next daemon.
   serving = nullptr;
+  listener = nullptr;
+  unlink(options.socket.cStr());
+  listening = false;  // From now on the file there may be another daemon's.
   supervisor.close().then([&]() { return standalone.close(); }).wait(io.waitScope);
   return nullptr;
 }

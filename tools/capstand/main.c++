@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
+#include "client/auto-start.h"
 #include "client/paths.h"
 #include "tools/capstand/daemon.h"
 
@@ -124,6 +125,7 @@ int run(int argc, char** argv) {
   KJ_IF_MAYBE (problem, runDaemon(kj::mv(options))) {
     KJ_LOG(ERROR, "cannot start", errorCodeName(problem->code), *problem);
     if (clientListens) std::fprintf(stderr, "%s\n", kj::str(*problem).cStr());
+    if (clientListens && problem->code == ErrorCode::STATE_LOCKED) return DAEMON_GAVE_WAY;
     return 1;
   }
   return 0;
