@@ -15,6 +15,8 @@ namespace {
 
 // From the answer to shutdown() to the end, so that the answer is still written.
 constexpr auto LAST_WORDS = 200 * kj::MILLISECONDS;
+// After a failed accept.
+constexpr auto ACCEPT_AGAIN = 100 * kj::MILLISECONDS;
 
 kj::String readBootId() {
   int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -32,6 +34,9 @@ kj::String readBootId() {
 
 void HelperPeer::prove(uint64_t proved) {
   generation = proved;
+  // One wait a run and one report a status, for every instance there can be. Strangers keep the
+  // small bound; octets stay bounded for all.
+  meter.allow(2 * HelperServer::MAX_INSTANCES, 8 * HelperServer::MAX_INSTANCES);
   proof.fulfiller->fulfill();
 }
 
@@ -73,7 +78,21 @@ kj::Promise<void> HelperServer::run(kj::Own<kj::ConnectionReceiver> receiver) {
 
 kj::Promise<void> HelperServer::acceptAll(kj::Own<kj::ConnectionReceiver> receiver) {
   for (;;) {
-    auto stream = co_await receiver->accept();
+    kj::Maybe<kj::Own<kj::AsyncIoStream>> arrived;
+    kj::Maybe<kj::Exception> failure;
+    try {
+      arrived = co_await receiver->accept();
+    } catch (const kj::Exception& e) {
+      failure = kj::Exception(e);
+    }
+    KJ_IF_MAYBE (exception, failure) {
+      // Out of descriptors, most likely. Without its listener the helper could not be reached
+      // again.
+      KJ_LOG(WARNING, "cannot accept a connection, trying again", *exception);
+      co_await host.timer.afterDelay(ACCEPT_AGAIN);
+      continue;
+    }
+    auto stream = kj::mv(KJ_ASSERT_NONNULL(arrived));
     if (peers.size() >= MAX_CONNECTIONS || strangers >= MAX_STRANGERS) continue;  // Closes it.
     tasks.add(serve(kj::mv(stream)));
   }

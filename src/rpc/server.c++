@@ -9,6 +9,9 @@ namespace {
 // Far above what one machine's people and backends open; each costs about 12 KiB.
 constexpr uint32_t MOST_CONNECTIONS = 4096;
 
+// After a failed accept: descriptors come back when somebody leaves.
+constexpr kj::Duration ACCEPT_AGAIN = 100 * kj::MILLISECONDS;
+
 }  // namespace
 
 RpcServer::RpcServer(kj::Timer& timer, Frontend& frontend)
@@ -16,7 +19,20 @@ RpcServer::RpcServer(kj::Timer& timer, Frontend& frontend)
 
 kj::Promise<void> RpcServer::listen(kj::ConnectionReceiver& listener) {
   for (;;) {
-    auto accepted = co_await listener.acceptAuthenticated();
+    kj::Maybe<kj::AuthenticatedStream> arrived;
+    kj::Maybe<kj::Exception> failure;
+    try {
+      arrived = co_await listener.acceptAuthenticated();
+    } catch (const kj::Exception& e) {
+      failure = kj::Exception(e);
+    }
+    KJ_IF_MAYBE (exception, failure) {
+      // Out of descriptors, most likely. A daemon that stops listening could not even be stopped.
+      KJ_LOG(WARNING, "cannot accept a connection, trying again", *exception);
+      co_await timer.afterDelay(ACCEPT_AGAIN);
+      continue;
+    }
+    auto accepted = kj::mv(KJ_ASSERT_NONNULL(arrived));
     Peer peer;
     KJ_IF_MAYBE (local,
                  kj::dynamicDowncastIfAvailable<kj::LocalPeerIdentity>(*accepted.peerIdentity)) {
