@@ -106,7 +106,6 @@ int run(int argc, char** argv) {
   options.localAdmin = !arguments.has("--no-local-admin");
   options.autoStarted = arguments.has("--auto-started");
 
-  umask(077);
   kj::AutoCloseFd ownLog;
   int fd = STDERR_FILENO;
   if (options.autoStarted) {
