@@ -180,8 +180,14 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(Creat
     co_return kj::mv(*problem);
   }
   helping.done();
-  co_return kj::Own<Attachment>(kj::heap<LocalAttachment>(
-      *this, KJ_ASSERT_NONNULL(helper), kj::mv(environment), kj::mv(place.get<kj::String>())));
+  KJ_IF_MAYBE (present, helper) {
+    co_return kj::Own<Attachment>(kj::heap<LocalAttachment>(*this, *present, kj::mv(environment),
+                                                            kj::mv(place.get<kj::String>())));
+  }
+  // It ended, and another caller has begun to start the next one, before our turn came.
+  co_return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper ended at once"))
+      .from("agentctl", kj::String())
+      .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
 // ---- the helper
@@ -199,6 +205,10 @@ kj::Promise<Outcome> StandaloneBackend::ensureHelper() {
 
 kj::Promise<void> StandaloneBackend::startHelper() {
   startFailure = nullptr;
+  KJ_IF_MAYBE (ended, helper) {
+    // One that was killed leaves its socket's file.
+    unlink(ended->socket.cStr());
+  }
   helper = nullptr;
   auto found = files.find(HelperFiles::ownPlatform());
   if (found.is<Problem>()) {

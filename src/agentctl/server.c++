@@ -34,6 +34,9 @@ kj::String readBootId() {
 
 void HelperPeer::prove(uint64_t proved) {
   generation = proved;
+  // One wait a run and one report a status, for every instance there can be. Strangers keep the
+  // small bound; octets stay bounded for all.
+  meter.allow(2 * HelperServer::MAX_INSTANCES, 8 * HelperServer::MAX_INSTANCES);
   proof.fulfiller->fulfill();
 }
 

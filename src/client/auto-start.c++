@@ -86,6 +86,9 @@ int spawnDaemon(const AutoStart& options, int errorPipe, pid_t& pid) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, errorPipe, 2);
+  // It outlives us: it must hold neither our caller's descriptors nor our folder.
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawn_file_actions_addchdir_np(&actions, "/");
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   KJ_DEFER(posix_spawnattr_destroy(&attributes));

@@ -53,10 +53,18 @@ protected:
     auto params = context.getParams();
     size_t limit = params.getLimit() == 0 ? MOST_ROWS : kj::min(MOST_ROWS, params.getLimit());
     auto rows = supervisor.list(principal, params.getAfter(), limit);
-    auto page = context.getResults().initPage(rows.size());
-    for (auto i: kj::indices(rows))
-      write(page[i], rows[i]->status());
-    if (rows.size() == limit) context.getResults().setNext(rows.back()->id());
+    // Sessions are rows too: a page of full environments would be no short turn.
+    kj::Vector<EnvironmentStatus> statuses;
+    for (size_t taken = 0; statuses.size() < rows.size() && taken < MOST_ROWS;) {
+      statuses.add(rows[statuses.size()]->status());
+      taken += 1 + statuses.back().sessions.size();
+    }
+    auto page = context.getResults().initPage(statuses.size());
+    for (auto i: kj::indices(statuses))
+      write(page[i], statuses[i]);
+    if (statuses.size() == limit || statuses.size() < rows.size()) {
+      context.getResults().setNext(statuses.back().id);
+    }
   }
 
   kj::Promise<void> runtimes(RuntimesContext context) override {

@@ -66,12 +66,20 @@ RpcConnection::RpcConnection(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream
               .catch_([](kj::Exception&&) {})
               .fork()) {
   widenUnixSocket(*stream);
+  if (side == capnp::rpc::twoparty::Side::CLIENT) entry = askForBootstrap();
   messages.setQueueGauge([this]() { return network.getCurrentQueueSize(); });
 }
 
 RpcConnection::~RpcConnection() noexcept(false) {}
 
 capnp::Capability::Client RpcConnection::bootstrap() {
+  KJ_IF_MAYBE (object, entry) {
+    return *object;
+  }
+  return askForBootstrap();
+}
+
+capnp::Capability::Client RpcConnection::askForBootstrap() {
   capnp::word scratch[4] = {};
   capnp::MallocMessageBuilder message(scratch);
   auto vatId = message.getRoot<capnp::rpc::twoparty::VatId>();

@@ -27,7 +27,8 @@ public:
                                       MakeBootstrap makeBootstrap,
                                       RpcLimits limits = RpcLimits::forClients());
 
-  // The side that dialled.
+  // The side that dialled. Asks for the peer's bootstrap object at once: without that Cap'n Proto
+  // reads nothing, and the end of the connection would go unseen.
   static kj::Own<RpcConnection> connect(kj::Timer& timer, kj::Own<kj::AsyncIoStream> stream,
                                         RpcLimits limits = RpcLimits::forServers());
 
@@ -62,7 +63,10 @@ private:
   LimitedMessageStream messages;
   capnp::TwoPartyVatNetwork network;
   capnp::RpcSystem<capnp::rpc::twoparty::VatId> rpcSystem;
+  kj::Maybe<capnp::Capability::Client> entry;  // The peer's bootstrap object, when we dialled.
   kj::ForkedPromise<void> disconnected;
+
+  capnp::Capability::Client askForBootstrap();
 };
 
 }  // namespace capstan

@@ -76,6 +76,12 @@ public:
   uint64_t requestOctets() const { return octets; }
   // Whether methods other than signal, stop and revoke are to be refused now.
   bool overloaded() const { return guarded() > limits.overloadAbove; }
+  // New bounds of calls for a peer that has proved itself: above `overload` calls are refused,
+  // above `most` the connection is closed.
+  void allow(uint32_t overload, uint32_t most) {
+    limits.overloadAbove = overload;
+    limits.maxUnanswered = most;
+  }
   // Throws an *overloaded* exception (retryable) when overloaded().
   void admit() const;
 
@@ -100,7 +106,7 @@ private:
     uint32_t begun = 1;
   };
 
-  const RpcLimits limits;
+  RpcLimits limits;
   uint32_t total = 0;
   uint32_t streamWrites = 0;
   uint64_t octets = 0;

@@ -250,4 +250,27 @@ TEST_CASE("a daemon that ends takes nothing new") {
   daemon.wait(kj::mv(closing));
 }
 
+TEST_CASE("more runs than a stranger may have calls are all watched") {
+  Daemon daemon;
+  auto environment = environmentOf(daemon, "t");
+  bringUp(daemon, *environment);
+  constexpr size_t RUNS = 280;  // Above RpcLimits::overloadAbove.
+  kj::Vector<kj::Promise<void>> launches;
+  size_t refused = 0;
+  for (size_t i = 0; i < RUNS; ++i) {
+    launches.add(environment->launch(command({"sleep", "1000"})).then([&](auto&& result) {
+      if (result.template is<Problem>()) ++refused;
+    }));
+  }
+  daemon.wait(kj::joinPromises(launches.releaseAsArray()));
+  CHECK(refused == 0);
+  auto status = daemon.wait(environment->statusWithReports());
+  REQUIRE(status.sessions.size() == RUNS);
+  size_t running = 0;
+  for (auto& session: status.sessions)
+    if (session.state == SessionState::RUNNING) ++running;
+  CHECK(running == RUNS);
+  CHECK(daemon.wait(environment->stop(1 * kj::SECONDS, StopMode::FORCED)) == nullptr);
+}
+
 }  // namespace capstan::test

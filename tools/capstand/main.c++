@@ -108,7 +108,6 @@ int run(int argc, char** argv) {
   options.localAdmin = !arguments.has("--no-local-admin");
   options.autoStarted = arguments.has("--auto-started");
 
-  umask(077);
   if (options.autoStarted) closeInheritedDescriptors();
   kj::AutoCloseFd ownLog;
   int fd = STDERR_FILENO;

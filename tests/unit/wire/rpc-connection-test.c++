@@ -58,6 +58,31 @@ TEST_CASE("a kill behind 300 waits on the same connection is served") {
   CHECK(text(pair.server->closeReason()) == "(none)");
 }
 
+TEST_CASE("a peer that has proved itself may be allowed more calls") {
+  Loop loop;
+  ProbeState state;
+  ProbePair pair(loop.timer, state);
+  pair.server->meter().allow(300, 600);
+  kj::Vector<kj::Promise<void>> waits;
+  for (int i = 0; i < 310; ++i) {
+    waits.add(swallow(pair.process.waitRequest().send().ignoreResult()));
+  }
+  settle(loop);
+  CHECK(state.refused == 10);
+}
+
+TEST_CASE("who dialled sees the end, even without ever asking for the bootstrap object") {
+  Loop loop;
+  auto pipe = kj::newTwoWayPipe();
+  auto client = RpcConnection::connect(loop.timer, kj::mv(pipe.ends[0]));
+  auto ended = client->onDisconnect();
+  CHECK_FALSE(ended.poll(loop.waitScope));
+  pipe.ends[1] = nullptr;
+  settle(loop);
+  loop.advance(2 * kj::SECONDS);
+  CHECK(ended.poll(loop.waitScope));
+}
+
 TEST_CASE("the guard answers overloaded above 256 and admits again below") {
   Loop loop;
   ProbeState state;
