@@ -1,0 +1,8 @@
+INSERT INTO setting VALUES('default-executor','exec-local-pc',1);
+INSERT INTO profile VALUES('p-1','exec-local-pc','fast','',X'1009400111011741040211057a110952ff776f726b73706163003f652e6d6f6465ff657068656d65726100016c','','',X'1010400111013f51040106000011152211153211150a11150a11150a11150a074b45591f76616c75650003',0,0,1);
+INSERT INTO environment VALUES('env-1','uid:1','task-1','exec-local-pc','local_pc','standalone','','preparing','',X'1015500107010111193a11194211190a11190a11190a111952111d173f7461736b2d317f61207469746c650002ff2f7372762f776f7200016b41040211052a11052a0f7465616d0f626c7565',X'0102030405060708090a0b0c0d0e0f10',0,'',1000,1000,1);
+INSERT INTO session VALUES('s-1','env-1','starting','','',2000,2000,1);
+INSERT INTO run VALUES('r-1','s-1','ended',X'101a50010415037828110d1611193f114d0a114d3211053211053a1f6167656e743f2d2d6661737451040106010311154211150a11154211150a11150a11150a7f4150495f4b455900007f6170692d6b657900031f787465726d',NULL,3000,4000,5000,'stopped','signal',0,'TERM',0,'');
+INSERT INTO running_record VALUES('s-1','rr-1','task-1','','','standalone','starting',1,'resume-me','m-5','{"tokens":12}','r-1','','',0,0,0,'','','','','{"is_remote":false}',0,2);
+INSERT INTO inventory VALUES('env-1',1,'standalone','inv.standalone.directory','directory','/w','inode 7','made',X'100340011101074002',1,1);
+INSERT INTO control_server VALUES('cs-1','/run/a','','current',X'1004400111010e11012a0f636f7079','','',0,0);
