@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   KJ_IF_MAYBE (found, note) {
     KJ_ASSERT(capstan::holds(file, found->build));
     KJ_ASSERT(capstan::holds(file, found->platform));
-    for (auto& name: found->capabilities) KJ_ASSERT(capstan::holds(file, name));
+    for (auto& name: found->capabilities)
+      KJ_ASSERT(capstan::holds(file, name));
 
     auto longer = kj::heapArray<kj::byte>(size + 64);
     std::memcpy(longer.begin(), data, size);

@@ -15,7 +15,8 @@
 //
 //   build=0.1.0                                      what ServerInfo.build says
 //   capabilities=agent-survival.v1,reaper,pty,...    what this build can do at best; a running
-//                                                    helper may offer less (ServerInfo.capabilities)
+//                                                    helper may offer less
+//                                                    (ServerInfo.capabilities)
 //   platform=linux/amd64                             as ServerInfo.platform
 
 #include <cstdint>

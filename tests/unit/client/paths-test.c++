@@ -34,7 +34,9 @@ TEST_CASE("sockets stand in the runtime folder of the user") {
 }
 
 TEST_CASE("state is kept where XDG says") {
-  auto state = [](GetVariable get) { return kj::str(defaultStateDirectory(get).get<kj::String>()); };
+  auto state = [](GetVariable get) {
+    return kj::str(defaultStateDirectory(get).get<kj::String>());
+  };
   CHECK(state(variables({{"XDG_STATE_HOME"_kj, "/s"_kj}, {"HOME"_kj, "/h"_kj}})) == "/s/capstan");
   CHECK(state(variables({{"HOME"_kj, "/h"_kj}})) == "/h/.local/state/capstan");
   auto none = variables({});
