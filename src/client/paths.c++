@@ -20,7 +20,8 @@ kj::Maybe<kj::String> processVariable(kj::StringPtr name) {
 
 kj::String runtimeDirectory(GetVariable& get, uint32_t uid) {
   KJ_IF_MAYBE (directory, get("XDG_RUNTIME_DIR"_kj)) {
-    if (directory->startsWith("/")) return kj::str(*directory, "/capstan");
+    auto own = kj::str(*directory, "/capstan");
+    if (own.startsWith("/") && own.size() + LONGEST_SOCKET_NAME <= SOCKET_PATH_BYTES) return own;
   }
   if (uid == 0) return kj::str("/run/capstan");
   return kj::str("/tmp/.capstan-", uid);

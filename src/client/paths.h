@@ -15,8 +15,11 @@ kj::Maybe<kj::String> processVariable(kj::StringPtr name);
 // Most octets of a unix socket's path: sockaddr_un holds 107, and agentctl's sockets stand beside.
 inline constexpr size_t SOCKET_PATH_BYTES = 99;
 
-// The folder for sockets: $XDG_RUNTIME_DIR/capstan, else /run/capstan for root, else
-// /tmp/.capstan-<uid>.
+// "/agentctl-" + 16 digits + ".sock", the longest that stands in the runtime folder.
+inline constexpr size_t LONGEST_SOCKET_NAME = 31;
+
+// The folder for sockets: $XDG_RUNTIME_DIR/capstan, else (or when that leaves no room for a
+// socket's name) /run/capstan for root, else /tmp/.capstan-<uid>.
 kj::String runtimeDirectory(GetVariable& get, uint32_t uid);
 // runtimeDirectory() + "/capstan.sock".
 kj::String defaultSocket(GetVariable& get, uint32_t uid);

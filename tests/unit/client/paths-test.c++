@@ -29,6 +29,9 @@ TEST_CASE("sockets stand in the runtime folder of the user") {
   auto none = variables({});
   CHECK(defaultSocket(none, 0) == "/run/capstan/capstan.sock");
   CHECK(defaultSocket(none, 7) == "/tmp/.capstan-7/capstan.sock");
+  auto tooLong = variables({{"XDG_RUNTIME_DIR"_kj,
+                             "/run/user/0123456789012345678901234567890123456789012345678901"_kj}});
+  CHECK(runtimeDirectory(tooLong, 7) == "/tmp/.capstan-7");
   auto relative = variables({{"XDG_RUNTIME_DIR"_kj, "run"_kj}});
   CHECK(runtimeDirectory(relative, 7) == "/tmp/.capstan-7");
 }
