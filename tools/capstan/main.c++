@@ -119,6 +119,21 @@ kj::String ownPath() {
   return kj::heapString(path, n);
 }
 
+// A daemon that is ending refuses what would begin, so nothing has happened yet: the command is
+// run again, on the daemon that takes over.
+int runOnNextDaemonToo(const Command& command, kj::AsyncIoContext& io, const Arguments& arguments) {
+  constexpr kj::Duration PAUSE = 300 * kj::MILLISECONDS;
+  for (int triesLeft = 5;; --triesLeft) {
+    try {
+      Context context(io, arguments, ownPath());
+      return command.run(context);
+    } catch (const Failure& failure) {
+      if (failure.problem.code != ErrorCode::SHUTTING_DOWN || triesLeft == 0) throw;
+    }
+    io.provider->getTimer().afterDelay(PAUSE).wait(io.waitScope);
+  }
+}
+
 int run(int argc, char** argv) {
   bool json = false;
   for (int i = 1; i < argc && kj::StringPtr(argv[i]) != "--"; ++i) {
@@ -157,8 +172,7 @@ int run(int argc, char** argv) {
     if (command->interrupts) kj::UnixEventPort::captureSignal(SIGINT);
     auto io = kj::setupAsyncIo();
     io.waitScope.setBusyPollInterval(64);
-    Context context(io, arguments, ownPath());
-    return command->run(context);
+    return runOnNextDaemonToo(*command, io, arguments);
   } catch (const Failure& failure) {
     std::fflush(stdout);
     return report(failure, json);
