@@ -154,16 +154,19 @@ TEST_CASE("offload refuses more than its bound as overloaded") {
 }
 
 TEST_CASE("offload: destroying the loop waits for running jobs and leaks nothing") {
-  std::atomic<bool> finished = false;
+  std::atomic<int> begun = 0, finished = 0, alive = 1;
   {
     UvTest test;
     Offload offload(test.uv);
-    auto job = offload.run<void>([&finished]() {
-      sched_yield();
-      finished = true;
-    });
+    auto job = offload.run<void>(
+        [&begun, &finished, own = kj::heap<int>(0).attach(kj::defer([&alive]() { --alive; }))]() {
+          ++begun;
+          sched_yield();
+          ++finished;
+        });
   }
-  SUCCEED();  // under ASAN: no leak, no use after free
+  CHECK(finished == begun);  // Withdrawn before it began, or waited for.
+  CHECK(alive == 0);         // What the function owns is gone with it.
 }
 
 TEST_CASE("a child gets its argv, variables, directory and descriptors, and nothing else") {
