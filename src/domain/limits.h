@@ -31,6 +31,14 @@ struct Limits {
   size_t labels = 64;
   size_t textBytes = 4096;  // Titles, labels, reasons, paths.
   size_t listPage = 500;    // Rows in one answer, so that a turn stays short.
+  size_t executors = 500;
+  size_t profiles = 2000;
+  size_t tenantDefaults = 1000;         // Default executors.
+  size_t configBytes = 320u << 10;      // Of one row: a pod template alone may have 256 KiB.
+  size_t scriptBytes = 256u << 10;      // One script; two and a config fit one message.
+  size_t catalogBytes = 64u << 20;      // Of all rows: they are held in memory.
+  size_t secrets = 10000;               // Of users.
+  size_t launchSecretBytes = 4u << 20;  // Opened for one launch; argv and variables hold less.
 };
 
 }  // namespace capstan

@@ -1,0 +1,101 @@
+#pragma once
+// Secrets of users: sealed in the store, bound to environments and profiles, opened for one launch.
+
+#include "base/async.h"
+#include "domain/limits.h"
+#include "domain/variables.h"
+#include "store/database.h"
+#include "store/secret-box.h"
+#include "store/secret-table.h"
+
+#include <kj/map.h>
+#include <kj/time.h>
+#include <kj/timer.h>
+
+namespace capstan {
+
+// The box that belongs to a store. Its key is made if there is none, but only while nothing is
+// sealed; otherwise denied, naming the file. Files are read on the store's thread.
+kj::Promise<Result<SecretBox>> openSecretBox(Database& store, kj::String directory);
+
+// The values that one launch may use, opened. Zeroed at its end.
+class RevealedSecrets {
+public:
+  // notFound for whatever is not bound, in the same words whether it exists or not.
+  Result<kj::ArrayPtr<const kj::byte>> find(kj::StringPtr name) const;
+  // For assembleVariables() and resolveVariables(). This object must outlive it.
+  RevealSecret revealer() const;
+
+private:
+  friend class SecretVault;
+  kj::HashMap<kj::String, SecretBytes> byName;
+};
+
+// What may be shown of a secret.
+struct SecretInfo {
+  SecretRecord record;
+  kj::Vector<kj::String> environmentIds;  // Who may use it beside the profiles that name it
+  kj::Vector<kj::String> profileIds;      // in their variables.
+};
+
+// Store, box, clock, timer and entropy outlive it, and it outlives its callers' promises. Whoever
+// else seals with the box asks the store for the write in the same turn of the loop, or a change of
+// the key may overtake it.
+class SecretVault final: private kj::TaskSet::ErrorHandler {
+public:
+  // Goes on with a change of the key that a crash interrupted, in the background.
+  SecretVault(Database& store, SecretBox& box, kj::String directory, kj::Timer& timer,
+              const kj::Clock& clock, Entropy& entropy, Limits limits);
+  ~SecretVault() noexcept(false);
+  KJ_DISALLOW_COPY_AND_MOVE(SecretVault);
+
+  enum class Set { MADE, REPLACED };
+  // Empty values and those above SecretBox::MOST_BYTES are invalidArgument. What may use it stays.
+  kj::Promise<Result<Set>> set(kj::String name, SecretBytes value);
+  // In order of their names, after `after`, at most `limit`. Never values.
+  kj::Promise<Result<kj::Vector<SecretInfo>>> list(kj::String after, size_t limit);
+  // With all permissions for it.
+  kj::Promise<Outcome> remove(kj::String name);
+
+  // Who may use it: launches of one environment, or all with one profile. Exactly one is given, by
+  // exact id. Both are idempotent; notFound when any of them is not there.
+  struct Binding {
+    kj::String environmentId;
+    kj::String profileId;
+  };
+  kj::Promise<Outcome> allow(kj::String name, Binding binding);
+  kj::Promise<Outcome> disallow(kj::String name, Binding binding);
+
+  // Opens those of `names` that a launch in this environment under this profile (empty = none) may
+  // use: allowed for the environment or the profile, or named by the profile's own variables. The
+  // others are left out, which is no Problem here: RevealedSecrets answers for them. Opens in
+  // slices, so that no turn is long. resourceExhausted above limits.launchSecretBytes.
+  kj::Promise<Result<RevealedSecrets>> reveal(kj::String environmentId, kj::String profileId,
+                                              kj::Array<kj::String> names);
+  // reveal() for the secrets that win among `definitions`; what does not resolve reveals nothing.
+  kj::Promise<Result<RevealedSecrets>> revealFor(kj::String environmentId, kj::String profileId,
+                                                 kj::ArrayPtr<const Variable> definitions);
+
+  // A new key: every secret is sealed with it, then the old one goes. Those who ask meanwhile share
+  // the run, which goes on without them. The number of rows that were looked at.
+  kj::Promise<Result<uint64_t>> rotate();
+
+private:
+  Database& store;
+  SecretBox& box;
+  kj::String directory;
+  kj::Timer& timer;
+  const kj::Clock& clock;
+  Entropy& entropy;
+  Limits limits;
+  SingleFlight rotating;
+  kj::Maybe<Result<uint64_t>> rotated;  // Of the latest run.
+  kj::TaskSet tasks;
+
+  UnixMs now() const { return (clock.now() - kj::UNIX_EPOCH) / kj::MILLISECONDS; }
+  kj::Promise<void> runRotation();
+  kj::Promise<Result<uint64_t>> rotateNow();
+  void taskFailed(kj::Exception&& exception) override;
+};
+
+}  // namespace capstan
