@@ -6,6 +6,7 @@
 #include "base/entropy.h"
 #include "base/ids.h"
 #include "domain/limits.h"
+#include "store/database.h"
 
 #include <kj/map.h>
 #include <kj/time.h>
@@ -32,6 +33,7 @@ struct Services {
   const kj::Clock& clock;
   Entropy& entropy;
   RuntimeRegistry& runtimes;
+  Database& store;
   Limits limits;
 
   UnixMs now() const { return (clock.now() - kj::UNIX_EPOCH) / kj::MILLISECONDS; }

@@ -25,8 +25,13 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
   standalone = kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, kj::mv(options));
   runtimes.add(*standalone);
+  DatabaseOptions databaseOptions;
+  databaseOptions.path = kj::str(state.path(), "/capstan.db");
+  auto opened = Database::open(kj::mv(databaseOptions)).wait(loop.waitScope);
+  KJ_REQUIRE(opened.is<kj::Own<Database>>(), opened.get<Problem>());
+  store = kj::mv(opened.get<kj::Own<Database>>());
   services = kj::heap<Services>(
-      Services{loop.timer, kj::systemPreciseCalendarClock(), entropy, runtimes, Limits()});
+      Services{loop.timer, kj::systemPreciseCalendarClock(), entropy, runtimes, *store, Limits()});
   supervisor = kj::heap<Supervisor>(*services);
   frontend = kj::heap<Frontend>(Frontend{*supervisor, "test", geteuid(), true, []() {}});
   server = kj::heap<RpcServer>(loop.timer, *frontend);
@@ -34,7 +39,10 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
 
 Daemon::~Daemon() noexcept(false) {
   server = nullptr;
-  supervisor->close().then([this]() { return standalone->close(); }).wait(loop.waitScope);
+  supervisor->close()
+      .then([this]() { return standalone->close(); })
+      .then([this]() { return store->close(); })
+      .wait(loop.waitScope);
 }
 
 kj::Own<ClientConnection> Daemon::connect() {

@@ -49,6 +49,7 @@ private:
   HelperFiles files;
   kj::Own<StandaloneBackend> standalone;
   RuntimeRegistry runtimes;
+  kj::Own<Database> store;
   kj::Own<Services> services;
   kj::Own<Supervisor> supervisor;
   kj::Own<Frontend> frontend;

@@ -7,6 +7,7 @@
 #include "core/supervisor.h"
 #include "domain/launch-rules.h"
 #include "rpc/server.h"
+#include "store/database.h"
 #include "store/state-lock.h"
 #include "transport/loop-lag.h"
 
@@ -75,16 +76,22 @@ Outcome runDaemon(DaemonOptions options) {
   KJ_IF_MAYBE (problem, ensurePrivateDirectory(kj::str(options.stateDirectory, "/environments"))) {
     return kj::mv(*problem);
   }
-  auto bound = listenUnix(options.socket);
-  if (bound.is<Problem>()) return kj::mv(bound.get<Problem>());
-  bool listening = true;
-  KJ_DEFER(if (listening) unlink(options.socket.cStr()));
 
   kj::UnixEventPort::captureSignal(SIGTERM);
   kj::UnixEventPort::captureSignal(SIGINT);
   auto io = kj::setupAsyncIo();
   io.waitScope.setBusyPollInterval(64);
   auto& timer = io.provider->getTimer();
+
+  DatabaseOptions databaseOptions;
+  databaseOptions.path = kj::str(options.stateDirectory, "/capstan.db");
+  auto openedStore = Database::open(kj::mv(databaseOptions)).wait(io.waitScope);
+  if (openedStore.is<Problem>()) return kj::mv(openedStore.get<Problem>());
+  auto store = kj::mv(openedStore.get<kj::Own<Database>>());
+  auto bound = listenUnix(options.socket);
+  if (bound.is<Problem>()) return kj::mv(bound.get<Problem>());
+  bool listening = true;
+  KJ_DEFER(if (listening) unlink(options.socket.cStr()));
 
   UvLoop uv(io.unixEventPort);
   Offload offload(uv);
@@ -103,7 +110,7 @@ Outcome runDaemon(DaemonOptions options) {
 
   RuntimeRegistry runtimes;
   runtimes.add(standalone);
-  Services services{timer, kj::systemPreciseCalendarClock(), entropy, runtimes, Limits()};
+  Services services{timer, kj::systemPreciseCalendarClock(), entropy, runtimes, *store, Limits()};
   Supervisor supervisor(services);
 
   auto asked = kj::newPromiseAndFulfiller<void>();
@@ -126,7 +133,10 @@ Outcome runDaemon(DaemonOptions options) {
   listener = nullptr;
   unlink(options.socket.cStr());
   listening = false;  // From now on the file there may be another daemon's.
-  supervisor.close().then([&]() { return standalone.close(); }).wait(io.waitScope);
+  supervisor.close()
+      .then([&]() { return standalone.close(); })
+      .then([&]() { return store->close(); })
+      .wait(io.waitScope);
   return nullptr;
 }
 
