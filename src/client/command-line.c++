@@ -1,6 +1,7 @@
 #include "client/command-line.h"
 
-#include <algorithm>
+#include "base/nearest.h"
+
 #include <cstring>
 
 namespace capstan {
@@ -27,37 +28,12 @@ kj::Maybe<kj::ArrayPtr<const kj::String>> Arguments::rest() const {
 
 namespace {
 
-// Levenshtein's distance, for short words.
-size_t distance(kj::StringPtr a, kj::StringPtr b) {
-  kj::Vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j)
-    row.add(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0u : 1u)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 Problem unknownOption(kj::StringPtr name, kj::ArrayPtr<const OptionRule> rules) {
   auto problem = Problem(ErrorCode::INVALID_ARGUMENT, kj::str("unknown option ", name));
-  if (name.size() > 64) return problem;
-  const OptionRule* nearest = nullptr;
-  size_t best = 3;  // Further away it is a guess.
-  for (auto& rule: rules) {
-    auto far = distance(name, rule.name);
-    if (far < best) {
-      best = far;
-      nearest = &rule;
-    }
-  }
-  problem.hint = nearest == nullptr ? kj::str("--help shows the options")
-                                    : kj::str("did you mean ", nearest->name, "?");
+  auto known = KJ_MAP(rule, rules) { return rule.name; };
+  auto near = nearestWord(name, known);
+  problem.hint = near.map([](kj::StringPtr word) { return kj::str("did you mean ", word, "?"); })
+                     .orDefault([]() { return kj::str("--help shows the options"); });
   return problem;
 }
 
