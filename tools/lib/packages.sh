@@ -4,7 +4,7 @@
 
 # To build the programs: compiler, build tools, libraries.
 build_packages="clang-19 binutils meson ninja-build pkg-config ccache patch xz-utils ca-certificates git
-  libuv1-dev libssl-dev libsqlite3-dev zlib1g-dev"
+  libuv1-dev libssl-dev libsqlite3-dev libyaml-dev zlib1g-dev"
 # The second platform of agentctl.
 arm64_packages="g++-aarch64-linux-gnu binutils-aarch64-linux-gnu"
 # To run all suites: sanitiser and fuzzing runtimes with their symbolizer, foreign programs.
