@@ -83,9 +83,22 @@ const Key KEYS[] = {
     {"limits.text_bytes"_kj, SizeRule{&Limits::textBytes, 64, 64 * KIB},
      "A title, label, reason or path"_kj},
     {"limits.list_page"_kj, CountRule{&Limits::listPage, 10, 2000}, "Rows of one answer"_kj},
+    {"limits.executors"_kj, CountRule{&Limits::executors, 1, 10000}, "Executors"_kj},
+    {"limits.profiles"_kj, CountRule{&Limits::profiles, 1, 100000}, "Executor profiles"_kj},
+    {"limits.tenant_defaults"_kj, CountRule{&Limits::tenantDefaults, 1, 100000},
+     "Default executors of tenants"_kj},
+    {"limits.config_bytes"_kj, SizeRule{&Limits::configBytes, 4 * KIB, 512 * KIB},
+     "The config of one executor or profile"_kj},
+    {"limits.script_bytes"_kj, SizeRule{&Limits::scriptBytes, 4 * KIB, 512 * KIB},
+     "One prepare or cleanup script"_kj},
+    {"limits.catalog_bytes"_kj, SizeRule{&Limits::catalogBytes, 1 * MIB, 4 * GIB},
+     "All executors and profiles together, which are held in memory"_kj},
+    {"limits.secrets"_kj, CountRule{&Limits::secrets, 1, 1000000}, "Secrets of users"_kj},
+    {"limits.launch_secret_bytes"_kj, SizeRule{&Limits::launchSecretBytes, 1 * KIB, 64 * MIB},
+     "Secrets opened for one launch"_kj},
 };
 
-constexpr size_t DEADLINE_KEYS = 8, LIMIT_KEYS = 10;
+constexpr size_t DEADLINE_KEYS = 8, LIMIT_KEYS = 18;
 static_assert(sizeof(Deadlines) == DEADLINE_KEYS * sizeof(kj::Duration) &&
                   sizeof(Limits) == sizeof(Deadlines) + LIMIT_KEYS * sizeof(size_t),
               "every field of domain/limits.h has a key above: add the new one's, and count it");

@@ -21,6 +21,7 @@ public:
   void add(Backend& backend);
   // runtimeUnavailable with the founding text when there is none by that name.
   Result<Backend*> find(kj::StringPtr runtime, kj::StringPtr executorType) const;
+  bool has(kj::StringPtr runtime) const { return byName.find(runtime) != nullptr; }
   // In order of their names.
   kj::Vector<Backend*> list() const;
 
@@ -35,6 +36,8 @@ struct Services {
   RuntimeRegistry& runtimes;
   Database& store;
   Limits limits;
+  // Runtimes that were asked for by name, built in or not; those of `runtimes` need no mention.
+  kj::ArrayPtr<const kj::StringPtr> configured = nullptr;
 
   UnixMs now() const { return (clock.now() - kj::UNIX_EPOCH) / kj::MILLISECONDS; }
 };

@@ -205,6 +205,9 @@ kj::Promise<kj::Vector<RuntimeStatus>> Supervisor::runtimes() {
         status.reason = reason->clone();
       }
     } else {
+      for (auto& name: services.configured) {
+        if (name == runtime) status.configured = true;
+      }
       status.reason = Problem(ErrorCode::RUNTIME_UNAVAILABLE,
                               kj::str("this build of Capstan does not contain the runtime"))
                           .retryable(RetryHint::AFTER_USER_ACTION);

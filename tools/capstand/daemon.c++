@@ -73,6 +73,9 @@ Outcome runDaemon(DaemonOptions options) {
   KJ_IF_MAYBE (problem, ensurePrivateDirectory(options.runtimeDirectory)) {
     return kj::mv(*problem);
   }
+  KJ_IF_MAYBE (problem, ensurePrivateDirectory(options.helperSocketDirectory)) {
+    return kj::mv(*problem);
+  }
   KJ_IF_MAYBE (problem, ensurePrivateDirectory(kj::str(options.stateDirectory, "/environments"))) {
     return kj::mv(*problem);
   }
@@ -104,13 +107,25 @@ Outcome runDaemon(DaemonOptions options) {
       options.executable);
   StandaloneOptions standaloneOptions;
   standaloneOptions.stateDirectory = kj::str(options.stateDirectory);
-  standaloneOptions.runtimeDirectory = kj::str(options.runtimeDirectory);
+  standaloneOptions.runtimeDirectory = kj::str(options.helperSocketDirectory);
+  standaloneOptions.helperStart = options.limits.deadlines.helperStart;
   standaloneOptions.variables = agentVariables();
   StandaloneBackend standalone(io, uv, offload, files, entropy, kj::mv(standaloneOptions));
 
   RuntimeRegistry runtimes;
   runtimes.add(standalone);
-  Services services{timer, kj::systemPreciseCalendarClock(), entropy, runtimes, *store, Limits()};
+  kj::Vector<kj::StringPtr> configured;
+  if (options.dockerEnabled) {
+    configured.add("docker");
+    if (!runtimes.has("docker")) {
+      KJ_LOG(WARNING,
+             "agent.docker.enabled is true, but this build of Capstan does not contain the "
+             "Docker runtime: tasks that ask for it are refused");
+    }
+  }
+  Services services{
+      timer,     kj::systemPreciseCalendarClock(), entropy, runtimes, *store, options.limits,
+      configured};
   Supervisor supervisor(services);
 
   auto asked = kj::newPromiseAndFulfiller<void>();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/problem.h"
-#include "client/command-line.h"
+#include "domain/limits.h"
 
 namespace capstan {
 
@@ -9,10 +9,13 @@ struct DaemonOptions {
   kj::String socket;
   kj::String stateDirectory;
   kj::String runtimeDirectory;
+  kj::String helperSocketDirectory;       // Of this machine's helpers.
   kj::String executable;                  // Path of this program.
   kj::Maybe<kj::String> helperDirectory;  // --agentctl-dir
   bool localAdmin = true;
   bool autoStarted = false;  // Ends by itself when idle.
+  bool dockerEnabled = false;
+  Limits limits;
 };
 
 // The daemon from its first lock to its orderly end; a Problem when it could not start.

@@ -5,6 +5,8 @@
 #include "base/version.h"
 #include "client/auto-start.h"
 #include "client/paths.h"
+#include "codec/daemon-config.h"
+#include "tools/capstand/config.h"
 #include "tools/capstand/daemon.h"
 
 #include <kj/debug.h>
@@ -20,6 +22,8 @@ namespace capstan {
 namespace {
 
 constexpr OptionRule OPTIONS[] = {
+    {"--config"_kj, "FILE"_kj, "settings (YAML, see docs/operations.md); options win over it"_kj},
+    {"--print-config"_kj, ""_kj, "print what would hold, as a file for --config, and end"_kj},
     {"--socket"_kj, "PATH"_kj,
      "where clients connect (default: capstan.sock in the runtime folder)"_kj},
     {"--state-dir"_kj, "DIR"_kj, "where state is kept (default: $XDG_STATE_HOME/capstan)"_kj},
@@ -77,35 +81,27 @@ int run(int argc, char** argv) {
     return usageError(Problem(ErrorCode::INVALID_ARGUMENT,
                               kj::str("unexpected word '", arguments.words()[0], "'")));
   }
-  LogOptions logOptions;
-  KJ_IF_MAYBE (format, arguments.get("--log-format")) {
-    if (*format == "json") {
-      logOptions.format = LogFormat::JSON;
-    } else if (*format != "text") {
-      return usageError(Problem(ErrorCode::INVALID_ARGUMENT,
-                                kj::str("--log-format is text or json, not '", *format, "'")));
-    }
-  }
-
   GetVariable get = processVariable;
+  auto effective = effectiveConfig(arguments, get, geteuid());
+  if (effective.is<Problem>()) return usageError(effective.get<Problem>());
+  auto& config = effective.get<DaemonConfig>();
+  if (arguments.has("--print-config")) {
+    std::fputs(writeDaemonConfig(config).cStr(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : 1;
+  }
+  LogOptions logOptions;
+  logOptions.format = config.logFormat;
+
   DaemonOptions options;
   options.executable = ownPath();
   options.runtimeDirectory = runtimeDirectory(get, geteuid());
-  options.socket = kj::str(options.runtimeDirectory, "/capstan.sock");
-  KJ_IF_MAYBE (socket, arguments.get("--socket")) {
-    options.socket = kj::str(*socket);
-  }
-  KJ_IF_MAYBE (directory, arguments.get("--state-dir")) {
-    options.stateDirectory = kj::str(*directory);
-  } else {
-    auto found = defaultStateDirectory(get);
-    if (found.is<Problem>()) return usageError(found.get<Problem>());
-    options.stateDirectory = kj::mv(found.get<kj::String>());
-  }
-  KJ_IF_MAYBE (folder, arguments.get("--agentctl-dir")) {
-    options.helperDirectory = kj::str(*folder);
-  }
-  options.localAdmin = !arguments.has("--no-local-admin");
+  options.socket = kj::mv(KJ_ASSERT_NONNULL(config.socket));
+  options.stateDirectory = kj::mv(KJ_ASSERT_NONNULL(config.stateDirectory));
+  options.helperSocketDirectory = kj::mv(KJ_ASSERT_NONNULL(config.standaloneSocketDirectory));
+  options.helperDirectory = kj::mv(config.helperDirectory);
+  options.localAdmin = config.localAdmin;
+  options.dockerEnabled = config.dockerEnabled;
+  options.limits = config.limits;
   options.autoStarted = arguments.has("--auto-started");
 
   if (options.autoStarted) closeInheritedDescriptors();

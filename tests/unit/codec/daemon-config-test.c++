@@ -257,6 +257,14 @@ limits:
   labels: 64
   text_bytes: 4KiB
   list_page: 500
+  executors: 500
+  profiles: 2000
+  tenant_defaults: 1000
+  config_bytes: 320KiB
+  script_bytes: 256KiB
+  catalog_bytes: 64MiB
+  secrets: 10000
+  launch_secret_bytes: 4MiB
 )");
   CHECK(writeDaemonConfig(good(standard)) == standard);
 
