@@ -27,10 +27,14 @@ struct EnvironmentSpec {       # What a task asked of its environment.
   tenantId @2 :Text;
   executor @3 :Text;
   profile @4 :Text;
-  hasDirectory @5 :Bool;       # false: a directory of ours.
+  hasDirectory @5 :Bool;       # The user's directory; false: one of ours.
   directory @6 :Text;
   labels @7 :List(Pair);
+  repositories @8 :List(Repository);   # To clone; empty = none.
+  sourceRoots @9 :List(Text);
+  reuseRequired @10 :Bool;
 }
+struct Repository { path @0 :Text; url @1 :Text; ref @2 :Text; }
 
 struct LaunchSpec {            # What one start of a process was to be.
   command @0 :List(Text);

@@ -15,8 +15,8 @@ CreateRequest EnvironmentActor::place() const {
   CreateRequest request;
   request.environmentId = kj::str(name);
   request.taskId = kj::str(spec.taskId);
-  KJ_IF_MAYBE (directory, spec.directory) {
-    request.directory = kj::str(*directory);
+  if (spec.workspace.kind == WorkspaceSpec::Kind::DIRECTORY) {
+    request.directory = kj::str(spec.workspace.directory);
   }
   return request;
 }

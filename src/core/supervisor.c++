@@ -40,17 +40,12 @@ Outcome Supervisor::compare(EnvironmentActor& present, const EnvironmentSpec& as
           .advise(cures());
     }
   }
-  KJ_IF_MAYBE (directory, asked.directory) {
-    kj::StringPtr has = "a directory of Capstan's";
-    KJ_IF_MAYBE (own, present.asked().directory) {
-      has = *own;
-    }
-    if (has != *directory) {
-      return Problem(ErrorCode::WRONG_STATE, kj::str("the task's environment has the workspace ",
-                                                     has, ", not ", *directory))
-          .at(kj::str("spec.workspace"))
-          .advise(cures());
-    }
+  auto& has = present.asked().workspace;
+  if (!asked.workspace.isLeftOut() && !asked.workspace.isSamePlace(has)) {
+    return Problem(ErrorCode::WRONG_STATE, kj::str("the task's environment has the workspace ", has,
+                                                   ", not ", asked.workspace))
+        .at(kj::str("spec.workspace"))
+        .advise(cures());
   }
   return nullptr;
 }
@@ -61,7 +56,8 @@ Result<Supervisor::Ensured> Supervisor::ensure(kj::StringPtr owner, EnvironmentS
         .at(kj::str("spec.taskId"))
         .advise(kj::str("1 to 63 of A-Z a-z 0-9 . _ -, the first and last a letter or digit"));
   }
-  KJ_IF_MAYBE (problem, checkEnvironment(spec, services.limits)) {
+  // Everybody who can ask is an administrator so far (D28).
+  KJ_IF_MAYBE (problem, checkEnvironment(spec, services.limits, Caller::ADMINISTRATOR)) {
     return kj::mv(*problem);
   }
   if (closing) {
@@ -75,6 +71,18 @@ Result<Supervisor::Ensured> Supervisor::ensure(kj::StringPtr owner, EnvironmentS
     }
     (*present)->begin();
     return Ensured{kj::addRef(**present), false};
+  }
+  if (spec.workspace.reuseRequired && spec.workspace.kind != WorkspaceSpec::Kind::DIRECTORY) {
+    return Problem(ErrorCode::WORKSPACE_LOST,
+                   kj::str("the task has no environment whose workspace could be used again"))
+        .at(kj::str("spec.workspace.reuseRequired"))
+        .advise(kj::str("leave reuseRequired out to make one"));
+  }
+  if (spec.workspace.kind == WorkspaceSpec::Kind::REPOSITORIES) {
+    return Problem(ErrorCode::UNSUPPORTED, kj::str("this version of Capstan does not carry out "
+                                                   "spec.workspace.repositories"))
+        .at(kj::str("spec.workspace.repositories"))
+        .advise(kj::str("leave it out"));
   }
   if (byId.size() >= services.limits.environments) {
     return Problem(

@@ -37,6 +37,8 @@ PrepareStep PrepareStep::clone() const {
   result.status = status;
   result.output = kj::str(output);
   result.error = kj::str(error);
+  result.warning = kj::str(warning);
+  result.warningDetail = kj::str(warningDetail);
   result.startedAt = startedAt;
   result.endedAt = endedAt;
   return result;

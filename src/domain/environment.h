@@ -3,6 +3,7 @@
 
 #include "base/problem.h"
 #include "domain/process.h"
+#include "domain/workspace.h"
 
 #include <kj/array.h>
 #include <kj/string.h>
@@ -88,7 +89,7 @@ struct EnvironmentSpec {
   kj::String tenantId;
   kj::String executor;  // Id, name or unique prefix; empty = by precedence.
   kj::String profile;
-  kj::Maybe<kj::String> directory;  // The user's; null = a directory of ours.
+  WorkspaceSpec workspace;
   kj::Vector<Label> labels;
 };
 
@@ -100,6 +101,8 @@ struct PrepareStep {
   Status status = Status::PENDING;
   kj::String output;  // The tail, at most 10 KiB.
   kj::String error;
+  kj::String warning;  // The step went wrong in a way that does not matter enough to stop.
+  kj::String warningDetail;
   UnixMs startedAt = 0;
   UnixMs endedAt = 0;
 

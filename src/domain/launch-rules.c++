@@ -121,7 +121,7 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits) {
   return nullptr;
 }
 
-Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits) {
+Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits, Caller caller) {
   if (spec.title.size() > limits.textBytes) {
     return invalid("spec.title", kj::str("the title has more than ", limits.textBytes, " bytes"));
   }
@@ -138,13 +138,7 @@ Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits) {
                      kj::str("a label needs a key and has at most ", limits.textBytes, " bytes"));
     }
   }
-  KJ_IF_MAYBE (directory, spec.directory) {
-    if (!directory->startsWith("/") || hasNul(*directory) || directory->size() > limits.textBytes) {
-      return invalid("spec.workspace.directory",
-                     kj::str("the workspace's directory must be an absolute path"));
-    }
-  }
-  return nullptr;
+  return checkWorkspace(spec.workspace, limits, caller);
 }
 
 bool isInheritedName(kj::StringPtr name) {

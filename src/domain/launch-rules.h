@@ -12,7 +12,7 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits);
 
 // Refuses an environment that could not be kept or shown; null = fine. The task id's form is
 // checked by base/ids.
-Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits);
+Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits, Caller caller);
 
 // Who a process belongs to; becomes CAPSTAN_* variables.
 struct ProcessIdentity {

@@ -95,6 +95,29 @@ Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
   return kj::mv(variable);
 }
 
+Result<WorkspaceSpec> readWorkspace(rpc::WorkspaceSpec::Reader in) {
+  WorkspaceSpec spec;
+  switch (in.which()) {
+    case rpc::WorkspaceSpec::DEFAULT:
+      break;
+    case rpc::WorkspaceSpec::DIRECTORY:
+      spec.kind = WorkspaceSpec::Kind::DIRECTORY;
+      spec.directory = copy(in.getDirectory());
+      break;
+    case rpc::WorkspaceSpec::REPOSITORIES:
+      spec.kind = WorkspaceSpec::Kind::REPOSITORIES;
+      spec.repositories = KJ_MAP(each, in.getRepositories()) {
+        return Repository{copy(each.getPath()), copy(each.getUrl()), copy(each.getRef())};
+      };
+      break;
+    default:
+      return unsupported("spec.workspace");  // A kind of a later version.
+  }
+  spec.sourceRoots = KJ_MAP(root, in.getSourceRoots())->kj::String { return copy(root); };
+  spec.reuseRequired = in.getReuseRequired();
+  return kj::mv(spec);
+}
+
 }  // namespace
 
 void write(rpc::PrepareStep::Builder out, const PrepareStep& step) {
@@ -103,6 +126,8 @@ void write(rpc::PrepareStep::Builder out, const PrepareStep& step) {
   out.setStatus(statusWord(step.status));
   out.setOutput(step.output);
   out.setError(step.error);
+  out.setWarning(step.warning);
+  out.setWarningDetail(step.warningDetail);
   out.setStartedAt(step.startedAt);
   out.setEndedAt(step.endedAt);
 }
@@ -213,18 +238,9 @@ Result<EnvironmentSpec> readEnvironment(rpc::Supervisor::EnvironmentSpec::Reader
   spec.executor = copy(in.getExecutorId());
   spec.profile = copy(in.getProfileId());
   if (in.getMetadataJson().size() > 0) return unsupported("spec.metadataJson");
-  auto workspace = in.getWorkspace();
-  switch (workspace.which()) {
-    case rpc::WorkspaceSpec::DEFAULT:
-      break;
-    case rpc::WorkspaceSpec::DIRECTORY:
-      spec.directory = copy(workspace.getDirectory());
-      break;
-    default:
-      return unsupported("spec.workspace.repositories");
-  }
-  if (workspace.getSourceRoots().size() > 0) return unsupported("spec.workspace.sourceRoots");
-  if (workspace.getReuseRequired()) return unsupported("spec.workspace.reuseRequired");
+  auto workspace = readWorkspace(in.getWorkspace());
+  if (workspace.is<Problem>()) return kj::mv(workspace.get<Problem>());
+  spec.workspace = kj::mv(workspace.get<WorkspaceSpec>());
   for (auto label: in.getLabels()) {
     spec.labels.add(Label{copy(label.getKey()), copy(label.getValue())});
   }

@@ -76,6 +76,37 @@ kj::Array<Variable> getVariables(capnp::List<stored::Variable>::Reader list) {
   };
 }
 
+void setWorkspace(stored::EnvironmentSpec::Builder to, const WorkspaceSpec& from) {
+  to.setHasDirectory(from.kind == WorkspaceSpec::Kind::DIRECTORY);
+  to.setDirectory(from.directory);
+  auto repositories = to.initRepositories(from.repositories.size());
+  for (auto i: kj::indices(from.repositories)) {
+    repositories[i].setPath(from.repositories[i].path);
+    repositories[i].setUrl(from.repositories[i].url);
+    repositories[i].setRef(from.repositories[i].ref);
+  }
+  auto roots = to.initSourceRoots(from.sourceRoots.size());
+  for (auto i: kj::indices(from.sourceRoots))
+    roots.set(i, from.sourceRoots[i]);
+  to.setReuseRequired(from.reuseRequired);
+}
+
+WorkspaceSpec getWorkspace(stored::EnvironmentSpec::Reader from) {
+  WorkspaceSpec to;
+  if (from.getHasDirectory()) {
+    to.kind = WorkspaceSpec::Kind::DIRECTORY;
+    to.directory = kj::str(from.getDirectory());
+  } else if (from.getRepositories().size() > 0) {
+    to.kind = WorkspaceSpec::Kind::REPOSITORIES;
+    to.repositories = KJ_MAP(each, from.getRepositories()) {
+      return Repository{kj::str(each.getPath()), kj::str(each.getUrl()), kj::str(each.getRef())};
+    };
+  }
+  to.sourceRoots = KJ_MAP(root, from.getSourceRoots()) { return kj::str(root); };
+  to.reuseRequired = from.getReuseRequired();
+  return to;
+}
+
 }  // namespace
 
 kj::Array<kj::byte> encodePairs(kj::ArrayPtr<const Label> pairs) {
@@ -123,10 +154,7 @@ kj::Array<kj::byte> encodeEnvironmentSpec(const EnvironmentSpec& spec) {
   to.setTenantId(spec.tenantId);
   to.setExecutor(spec.executor);
   to.setProfile(spec.profile);
-  KJ_IF_MAYBE (directory, spec.directory) {
-    to.setHasDirectory(true);
-    to.setDirectory(*directory);
-  }
+  setWorkspace(to, spec.workspace);
   setPairs(to.initLabels(spec.labels.size()), spec.labels);
   return pack(message);
 }
@@ -140,7 +168,7 @@ EnvironmentSpec decodeEnvironmentSpec(kj::ArrayPtr<const kj::byte> bytes) {
   spec.tenantId = kj::str(from.getTenantId());
   spec.executor = kj::str(from.getExecutor());
   spec.profile = kj::str(from.getProfile());
-  if (from.getHasDirectory()) spec.directory = kj::str(from.getDirectory());
+  spec.workspace = getWorkspace(from);
   for (auto label: from.getLabels()) {
     spec.labels.add(Label{kj::str(label.getKey()), kj::str(label.getValue())});
   }

@@ -92,6 +92,20 @@ TEST_CASE("parts of a request that are not carried out are refused by field") {
   CHECK(response.getError().getCode() == ErrorCode::UNSUPPORTED);
   CHECK(kj::str(response.getError().getField()) == "spec.workspace.repositories");
 
+  request = client->supervisor().ensureRequest();
+  request.initSpec().setTaskId("t-1");
+  request.getSpec().initWorkspace().initRepositories(1)[0].setUrl("ext::sh -c true");
+  response = daemon.wait(request.send());
+  CHECK(response.getError().getCode() == ErrorCode::INVALID_ARGUMENT);
+  CHECK(kj::str(response.getError().getField()) == "spec.workspace.repositories[0].url");
+
+  request = client->supervisor().ensureRequest();
+  request.initSpec().setTaskId("t-1");
+  request.getSpec().initWorkspace().setReuseRequired(true);
+  response = daemon.wait(request.send());
+  CHECK(response.getError().getCode() == ErrorCode::WORKSPACE_LOST);
+  CHECK(kj::str(response.getError().getField()) == "spec.workspace.reuseRequired");
+
   auto environment = ensure(daemon, *client, "t-2");
   auto launch = environment.launchRequest();
   setCommand(launch.initSpec(), {"true"});

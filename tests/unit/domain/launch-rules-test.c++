@@ -75,14 +75,15 @@ TEST_CASE("a launch's size is bounded exactly") {
 TEST_CASE("an environment's workspace must be an absolute path") {
   Limits limits;
   EnvironmentSpec spec;
-  CHECK(fieldOf(checkEnvironment(spec, limits)) == "(fine)");
-  spec.directory = kj::str("/tmp");
-  CHECK(fieldOf(checkEnvironment(spec, limits)) == "(fine)");
-  spec.directory = kj::str("tmp");
-  CHECK(fieldOf(checkEnvironment(spec, limits)) == "spec.workspace.directory");
-  spec.directory = nullptr;
+  CHECK(fieldOf(checkEnvironment(spec, limits, Caller::ADMINISTRATOR)) == "(fine)");
+  spec.workspace = WorkspaceSpec::ofDirectory(kj::str("/tmp"));
+  CHECK(fieldOf(checkEnvironment(spec, limits, Caller::ADMINISTRATOR)) == "(fine)");
+  spec.workspace = WorkspaceSpec::ofDirectory(kj::str("tmp"));
+  CHECK(fieldOf(checkEnvironment(spec, limits, Caller::ADMINISTRATOR)) ==
+        "spec.workspace.directory");
+  spec.workspace = WorkspaceSpec();
   spec.labels.add(Label{kj::str("  "), kj::str("x")});
-  CHECK(fieldOf(checkEnvironment(spec, limits)) == "spec.labels[0]");
+  CHECK(fieldOf(checkEnvironment(spec, limits, Caller::ADMINISTRATOR)) == "spec.labels[0]");
 }
 
 TEST_CASE("a variable's origin must be one, with names of a usable size") {

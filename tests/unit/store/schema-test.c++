@@ -82,7 +82,8 @@ TEST_CASE("a database of version 1 becomes a current one with all its rows") {
 
   auto environment = KJ_ASSERT_NONNULL(EnvironmentTable(*db).find("env-1"));
   CHECK(environment.spec.taskId == "task-1");
-  CHECK(KJ_ASSERT_NONNULL(environment.spec.directory) == "/srv/work");
+  CHECK(environment.spec.workspace.kind == WorkspaceSpec::Kind::DIRECTORY);
+  CHECK(environment.spec.workspace.directory == "/srv/work");
   REQUIRE(environment.spec.labels.size() == 1);
   CHECK(environment.spec.labels[0].value == "blue");
   auto run = KJ_ASSERT_NONNULL(RunTable(*db).find("r-1"));

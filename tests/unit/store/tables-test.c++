@@ -157,11 +157,29 @@ TEST_CASE("profiles belong to an executor and hold it") {
   fine(executors.remove("x-1", 1, 5));
 }
 
+TEST_CASE("a workspace of clones is kept with every field") {
+  Tables t;
+  auto record = test::environment("env-1", "task-1");
+  auto& workspace = record.spec.workspace;
+  workspace.kind = WorkspaceSpec::Kind::REPOSITORIES;
+  workspace.repositories =
+      kj::arr(Repository{kj::str("a"), kj::str("https://git.example/a"), kj::str("main")},
+              Repository{kj::str("b"), kj::str("git@git.example:b"), kj::String()});
+  workspace.sourceRoots = kj::arr(kj::str("/srv/a"));
+  workspace.reuseRequired = true;
+  fine(t.environments.add(record));
+  auto row = KJ_ASSERT_NONNULL(t.environments.find("env-1"));
+  auto& found = row.spec.workspace;
+  CHECK(found.isSamePlace(workspace));
+  CHECK(found.repositories[0].ref == "main");
+  CHECK(found.reuseRequired);
+}
+
 TEST_CASE("an owner's task has one environment, found by id, task and request") {
   Tables t;
   auto record = test::environment("env-1", "task-1");
   record.requestId = kj::heapArray<kj::byte>({1, 2, 3});
-  record.spec.directory = kj::str("/srv/work");
+  record.spec.workspace = WorkspaceSpec::ofDirectory(kj::str("/srv/work"));
   fine(t.environments.add(record));
   CHECK(problemOf(t.environments.add(test::environment("env-2", "task-1"))).code ==
         ErrorCode::ALREADY_EXISTS);
@@ -173,7 +191,8 @@ TEST_CASE("an owner's task has one environment, found by id, task and request") 
   CHECK(found.id == "env-1");
   CHECK(found.spec.title == "a title");
   CHECK(found.spec.labels[0].key == "team");
-  CHECK(KJ_ASSERT_NONNULL(found.spec.directory) == "/srv/work");
+  CHECK(found.spec.workspace.isSamePlace(record.spec.workspace));
+  CHECK_FALSE(found.spec.workspace.reuseRequired);
   CHECK(t.environments.findByRequest("uid:1", record.requestId, 1000) != nullptr);
   CHECK(t.environments.findByRequest("uid:1", record.requestId, 1001) == nullptr);
   CHECK(t.environments.findByRequest("uid:2", record.requestId, 0) == nullptr);
