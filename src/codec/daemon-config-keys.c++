@@ -96,9 +96,11 @@ const Key KEYS[] = {
     {"limits.secrets"_kj, CountRule{&Limits::secrets, 1, 1000000}, "Secrets of users"_kj},
     {"limits.launch_secret_bytes"_kj, SizeRule{&Limits::launchSecretBytes, 1 * KIB, 64 * MIB},
      "Secrets opened for one launch"_kj},
+    {"limits.repositories"_kj, CountRule{&Limits::repositories, 1, 1024},
+     "Repositories of one workspace, and its source roots"_kj},
 };
 
-constexpr size_t DEADLINE_KEYS = 8, LIMIT_KEYS = 18;
+constexpr size_t DEADLINE_KEYS = 8, LIMIT_KEYS = 19;
 static_assert(sizeof(Deadlines) == DEADLINE_KEYS * sizeof(kj::Duration) &&
                   sizeof(Limits) == sizeof(Deadlines) + LIMIT_KEYS * sizeof(size_t),
               "every field of domain/limits.h has a key above: add the new one's, and count it");

@@ -265,6 +265,7 @@ limits:
   catalog_bytes: 64MiB
   secrets: 10000
   launch_secret_bytes: 4MiB
+  repositories: 32
 )");
   CHECK(writeDaemonConfig(good(standard)) == standard);
 
