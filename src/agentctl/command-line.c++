@@ -2,6 +2,7 @@
 
 #include "agentctl/diagnostic-log.h"
 #include "agentctl/listener.h"
+#include "base/descriptors.h"
 
 #include <kj/debug.h>
 #include <kj/encoding.h>
@@ -94,8 +95,8 @@ int serve(CommandLine& line, kj::Array<kj::byte> nonce) {
   io.waitScope.setBusyPollInterval(64);
   ChildWatch children(io.unixEventPort);
   Credentials credentials(kj::mv(nonce));
-  InstanceHost host{io.unixEventPort, io.lowLevelProvider->getTimer(), children, homeOf(geteuid()),
-                    kj::encodeHex(randomBytes(4))};
+  InstanceHost host{io.unixEventPort,  io.lowLevelProvider->getTimer(), children,
+                    homeOf(geteuid()), kj::encodeHex(randomBytes(4)),   line.agentDescriptors};
   HelperServer server(host, *io.lowLevelProvider, credentials, line.options);
 
   auto address = kj::str("{\"address\":\"unix:", line.socketPath, "\",\"serverId\":\"",
@@ -131,7 +132,8 @@ kj::StringPtr helpText() {
          "  --address-file FILE      write the address line there, too\n"
          "  --unowned-period S       end everything after S seconds without an owner (0 = never)\n"
          "  --ephemeral-grace-ms MS  keep ephemeral instances so long after their owner (10000)\n"
-         "  --handshake-limit-ms MS  close connections that prove nothing (10000)\n"_kj;
+         "  --handshake-limit-ms MS  close connections that prove nothing (10000)\n"
+         "  --agent-descriptors N    soft limit of open descriptors of agents (the helper's own)\n"_kj;
 }
 
 Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
@@ -160,7 +162,8 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
       continue;
     }
     bool known = option == "--nonce-fd" || option == "--unowned-period" ||
-                 option == "--ephemeral-grace-ms" || option == "--handshake-limit-ms";
+                 option == "--ephemeral-grace-ms" || option == "--handshake-limit-ms" ||
+                 option == "--agent-descriptors";
     if (!known) return usage(kj::str("unknown option '", option, "'"));
     if (number == nullptr) return usage(kj::str(option, " needs a number"));
     uint32_t n = KJ_ASSERT_NONNULL(number);
@@ -171,6 +174,8 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
       line.options.unownedPeriod = n * kj::SECONDS;
     } else if (option == "--ephemeral-grace-ms") {
       line.options.ephemeralGrace = n * kj::MILLISECONDS;
+    } else if (option == "--agent-descriptors") {
+      line.agentDescriptors = n;
     } else {
       line.options.handshakeLimit = n * kj::MILLISECONDS;
     }
@@ -188,6 +193,8 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
 }
 
 int runHelper(CommandLine line) {
+  auto descriptors = raiseDescriptorLimit();
+  if (line.agentDescriptors == 0) line.agentDescriptors = descriptors;
   auto nonce = readNonce(line.nonceFd);
   close(line.nonceFd);
   holdStandardStreams();

@@ -246,9 +246,9 @@ kj::Promise<void> HelperInstance::runStart() {
       fail(kj::mv(*problem));
       co_return;
     }
-    auto forked =
-        ReaperLink::fork(host.port, host.timer, host.children, *KJ_ASSERT_NONNULL(plan), streams,
-                         stopGraceMs, makeCgroup(kj::str("capstan-", host.tag, '-', idText)));
+    auto forked = ReaperLink::fork(host.port, host.timer, host.children, *KJ_ASSERT_NONNULL(plan),
+                                   streams, stopGraceMs, host.descriptorLimit,
+                                   makeCgroup(kj::str("capstan-", host.tag, '-', idText)));
     KJ_IF_MAYBE (problem, forked.tryGet<Problem>()) {
       fail(kj::mv(*problem));
       co_return;

@@ -14,8 +14,9 @@ struct InstanceHost {
   kj::UnixEventPort& port;
   kj::Timer& timer;
   ChildWatch& children;
-  kj::String home;  // HOME for processes that are given none.
-  kj::String tag;   // Tells this helper's cgroups from another's.
+  kj::String home;           // HOME for processes that are given none.
+  kj::String tag;            // Tells this helper's cgroups from another's.
+  uint64_t descriptorLimit;  // Soft, of processes.
   // For output that nobody keeps.
   kj::Array<kj::byte> scratch = kj::heapArray<kj::byte>(OutputLog::MAX_PIECE_BYTES);
 };

@@ -49,16 +49,20 @@ kj::String errnoName(int error) {
 Result<kj::Own<ReaperLink>> ReaperLink::fork(kj::UnixEventPort& port, kj::Timer& timer,
                                              ChildWatch& children, const LaunchPlan& plan,
                                              AgentStreams streams, uint64_t stopGraceMs,
+                                             uint64_t descriptorLimit,
                                              kj::Maybe<CgroupFds> cgroup) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
     return launchProblem({LaunchStep::FORK, errno});
   }
   kj::AutoCloseFd ours(pair[0]), theirs(pair[1]);
-  ReaperSetup setup{
-      &plan,        {streams.input, streams.output, streams.errors, streams.terminal, -1, -1},
-      theirs.get(), stopGraceMs,
-      -1,           nullptr};
+  ReaperSetup setup{&plan,
+                    {streams.input, streams.output, streams.errors, streams.terminal, -1, -1},
+                    theirs.get(),
+                    stopGraceMs,
+                    -1,
+                    nullptr,
+                    descriptorLimit};
   KJ_IF_MAYBE (group, cgroup) {
     setup.fds.cgroup = group->processes.get();
     setup.cgroupKill = group->kill.get();

@@ -90,7 +90,7 @@ private:
     if (agent == 0) {
       auto fds = setup.fds;
       fds.report = report[1];
-      runTrampoline(*setup.plan, fds);
+      runTrampoline(*setup.plan, fds, setup.descriptorLimit);
     }
     close(report[1]);
     // What stays open here would keep the agent's streams from ever ending.

@@ -40,11 +40,12 @@ struct ReaperReport {
 
 struct ReaperSetup {
   const LaunchPlan* plan;
-  TrampolineFds fds;       // `report` is made by the reaper.
-  int control;             // Its end of the socket.
-  uint64_t stopGraceMs;    // For the death of agentctl.
-  int cgroupKill;          // cgroup.kill, or -1.
-  const char* cgroupPath;  // Removed at the end, or null.
+  TrampolineFds fds;         // `report` is made by the reaper.
+  int control;               // Its end of the socket.
+  uint64_t stopGraceMs;      // For the death of agentctl.
+  int cgroupKill;            // cgroup.kill, or -1.
+  const char* cgroupPath;    // Removed at the end, or null.
+  uint64_t descriptorLimit;  // Soft, of the agent.
 };
 
 // Tries PR_SET_CHILD_SUBREAPER on the calling process. False where it is refused (qemu-user).

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,6 +41,8 @@ kj::StringPtr launchStepName(LaunchStep step) {
       return "streams";
     case LaunchStep::DIRECTORY:
       return "working directory";
+    case LaunchStep::LIMITS:
+      return "descriptor limit";
     case LaunchStep::EXECUTE:
       return "execve";
   }
@@ -56,7 +59,7 @@ void resetSignalHandlers() {
   }
 }
 
-void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds) {
+void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds, uint64_t descriptorLimit) {
   int report = above(fds.report);
   int input = above(fds.input), output = above(fds.output), errors = above(fds.errors);
   if (report < 0 || input < 0 || output < 0 || errors < 0) {
@@ -73,6 +76,10 @@ void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds) {
   }
   if (chdir(plan.workingDirectory()) < 0) fail(report, LaunchStep::DIRECTORY, errno);
   closeAllExcept(kj::arrayPtr(&report, 1));
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) fail(report, LaunchStep::LIMITS, errno);
+  limit.rlim_cur = std::min<rlim_t>(descriptorLimit, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) < 0) fail(report, LaunchStep::LIMITS, errno);
 
   resetSignalHandlers();
   sigset_t none;

@@ -8,7 +8,16 @@
 namespace capstan {
 
 // The steps that can fail, told together with the errno.
-enum class LaunchStep : int32_t { NONE, FORK, SESSION, TERMINAL, STREAMS, DIRECTORY, EXECUTE };
+enum class LaunchStep : int32_t {
+  NONE,
+  FORK,
+  SESSION,
+  TERMINAL,
+  STREAMS,
+  DIRECTORY,
+  LIMITS,
+  EXECUTE
+};
 kj::StringPtr launchStepName(LaunchStep step);
 
 // Written to the close-on-exec pipe when a step fails; end of file without it = execve succeeded.
@@ -27,8 +36,10 @@ struct TrampolineFds {
 };
 
 // In the forked child: a session of its own, every signal at its default and none blocked, no
-// descriptor but 0, 1, 2, nothing of the parent's variables. Never returns. Allocates nothing.
-[[noreturn]] void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds);
+// descriptor but 0, 1, 2 and a soft limit of `descriptorLimit` of them (or the hard limit, if that
+// is lower), nothing of the parent's variables. Never returns. Allocates nothing.
+[[noreturn]] void runTrampoline(const LaunchPlan& plan, const TrampolineFds& fds,
+                                uint64_t descriptorLimit);
 
 // Every signal handler back to SIG_DFL; kj ignores SIGPIPE, and ignoring survives execve.
 void resetSignalHandlers();

@@ -2,8 +2,10 @@
 
 #include <kj/debug.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@ namespace capstan {
 namespace {
 
 constexpr int FIRST_OTHER = STDERR_FILENO + 1;
+constexpr rlim_t MOST_DESCRIPTORS = 1u << 20;  // The kernel's own limit, unless it was changed.
 
 }  // namespace
 
@@ -32,6 +35,15 @@ void closeInheritedDescriptors() {
   if (most < 0 || most > 65536) most = 65536;
   for (int fd = FIRST_OTHER; fd < most; ++fd)
     close(fd);
+}
+
+uint64_t raiseDescriptorLimit() {
+  rlimit limit;
+  KJ_SYSCALL(getrlimit(RLIMIT_NOFILE, &limit));
+  auto before = limit.rlim_cur;
+  limit.rlim_cur = std::max(before, std::min(limit.rlim_max, MOST_DESCRIPTORS));
+  KJ_SYSCALL(setrlimit(RLIMIT_NOFILE, &limit));
+  return before;
 }
 
 }  // namespace capstan
