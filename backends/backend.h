@@ -8,16 +8,26 @@
 #include "base/stream-dialer.h"
 #include "domain/environment.h"
 #include "domain/launch-rules.h"
+#include "domain/records.h"
 
 #include <kj/async.h>
 #include <kj/refcount.h>
 
 namespace capstan {
 
+class RemoteStatusProvider;
+class RemoteSessionResumer;
+class RemoteInstanceRefresher;
+class PortDialer;
+class ReverseListener;
+class ConnectionTester;
+class InteractiveRunner;
+
 // What is true of every environment of a runtime.
 struct Traits {
-  bool requiresCloneUrl = false;  // Work is cloned there; a local directory cannot be used.
-  bool alwaysResumable = false;   // Resumable without a token of the agent's.
+  bool requiresCloneUrl = false;       // Work is cloned there; a local directory cannot be used.
+  bool appliesPreferredShell = false;  // The user's preferred shell stands for the profile's.
+  bool alwaysResumable = false;        // Resumable without a token of the agent's.
   bool terminal = true;
   bool isolates = false;  // From the daemon's own user.
 };
@@ -36,11 +46,40 @@ public:
   virtual void report(const PrepareStep& step, uint16_t index, uint16_t total) = 0;
 };
 
-// What a backend makes an environment from.
-struct CreateRequest {
+// Where a backend writes down what it makes for one environment. Every promise resolves when the
+// note is durable, so that a crash at any step leaves an item from which the thing can be found and
+// finished or removed. A Problem (the store takes no writes) means: do not go on. The log outlives
+// the promise of the call it was given to. Dropping a promise leaves the note to be written.
+class InventoryLog {
+public:
+  virtual ~InventoryLog() noexcept(false) = default;
+
+  // Before a thing is made: state INTENDED, with an identity if that can be chosen beforehand. Or
+  // MADE for one that was found. `item` says step, kind, name and details; the rest is filled in.
+  // Returns the item's number.
+  virtual kj::Promise<Result<uint64_t>> intend(InventoryItem item) = 0;
+  // It exists and `identity` is exact. `details` replace the old ones.
+  virtual kj::Promise<Outcome> confirm(uint64_t seq, kj::String identity,
+                                       kj::Array<Label> details) = 0;
+  // It is confirmed to be gone, or was never made.
+  virtual kj::Promise<Outcome> forget(uint64_t seq) = 0;
+};
+
+// An environment as its runtime knows it.
+struct PlaceRecord {
   kj::String environmentId;
   kj::String taskId;
-  kj::Maybe<kj::String> directory;  // The user's workspace; null = make one.
+  kj::Array<Label> executorConfig;
+  kj::Array<Label> profileConfig;
+  kj::Maybe<kj::String> directory;      // The user's workspace; null = one of ours.
+  kj::Vector<InventoryItem> inventory;  // What was made so far, oldest first.
+};
+
+// What a backend makes an environment from.
+struct CreateRequest {
+  PlaceRecord place;
+  kj::String taskTitle;
+  bool reuseRequired = false;  // workspaceLost rather than making a new workspace.
 };
 
 // The proof that an environment's place exists, and the way to its helper.
@@ -62,6 +101,32 @@ public:
   virtual kj::Array<ProcessVariable> inheritedVariables() const = 0;
 };
 
+struct StopRequest {
+  StopMode mode = StopMode::GRACEFUL;
+  kj::String reason;             // For people and logs; may be empty.
+  bool agentStopFailed = false;  // Some process did not end on request: escalate.
+  kj::Duration deadline = 2 * kj::MINUTES;
+};
+
+// What a stop of a place came to. Nothing is removed by it, whatever it says.
+struct StopReport {
+  bool stopped = false;        // Also when there was nothing to stop.
+  kj::Maybe<Problem> problem;  // Why not; worth a retry.
+};
+
+// What became of one environment while no daemon looked after it.
+struct Recovered {
+  enum class Kind {
+    ATTACHED,  // Its helper is there: `attachment`.
+    GONE,      // Its helper is confirmed not to run any more.
+    UNKNOWN,   // It cannot be told: nothing may be replaced. `why` says the reason.
+  };
+  kj::String environmentId;
+  Kind kind = Kind::UNKNOWN;
+  kj::Maybe<kj::Own<Attachment>> attachment;
+  kj::Maybe<Problem> why;
+};
+
 enum class CleanupScope {
   COMPUTE,             // Files stay.
   ALL,                 // Everything we made goes.
@@ -74,7 +139,24 @@ struct CleanupReport {
   kj::Vector<kj::String> leftovers;    // Ours, not removed: each with its reason. Worth a retry.
 };
 
-// One runtime. Owned by whoever registered it; outlives every promise and attachment it gave.
+// Told of what happens to environments without anybody's request.
+class RuntimeObserver {
+public:
+  virtual ~RuntimeObserver() noexcept(false) = default;
+
+  enum class Change {
+    AVAILABLE,  // It can be reached.
+    DEGRADED,   // It is there and something is wrong: no process of it is called lost.
+    LOST,       // Its compute is confirmed to be gone; the files may be there.
+  };
+  // `generation` tells the compute from what stood in its place before; `cause` may be null for
+  // AVAILABLE only. May repeat what was said before.
+  virtual void changed(kj::StringPtr environmentId, kj::StringPtr generation, Change change,
+                       kj::Maybe<const Problem&> cause) = 0;
+};
+
+// One runtime. Owned by whoever registered it; outlives every promise and attachment it gave. What
+// is passed by reference to a method outlives the promise of that call.
 class Backend {
 public:
   virtual ~Backend() noexcept(false) = default;
@@ -86,18 +168,45 @@ public:
   // A real check with its own deadline. Reads only.
   virtual kj::Promise<Health> healthCheck() = 0;
 
-  // Makes the place and its helper, or finds what an earlier call for the same environment made.
-  // A failure leaves nothing that cleanUp() would not find. Dropping the promise is a failure.
+  // Makes the place and its helper, or finds what an earlier call for the same environment made, by
+  // the inventory's exact identities; something else that stands in its way is ownershipMismatch.
+  // Each thing is noted in `log` before it is made. A failure takes back what this call made, or
+  // leaves it in the inventory. Dropping the promise is a failure without the taking back.
   virtual kj::Promise<Result<kj::Own<Attachment>>> createInstance(CreateRequest request,
-                                                                  ProgressSink& progress) = 0;
+                                                                  ProgressSink& progress,
+                                                                  InventoryLog& log) = 0;
 
-  // Removes what createInstance made for the environment, by exact identity, as far as `scope`
-  // goes: never an exception for one of many. A directory that the user gave is never removed.
-  // Absent things count as removed.
-  virtual kj::Promise<CleanupReport> cleanUp(CreateRequest made, CleanupScope scope) = 0;
+  // Ends the place's compute as far as the runtime has any of its own, once the processes in it
+  // have been asked to end. Removes nothing (D7). An absent place counts as stopped.
+  virtual kj::Promise<StopReport> stopInstance(PlaceRecord place, StopRequest request) = 0;
+
+  // After a start of the daemon: one answer a record, in their order. Starts, changes and removes
+  // nothing. An exception means that the runtime could not be asked at all: nothing is known.
+  virtual kj::Promise<kj::Vector<Recovered>> recoverInstances(kj::Array<PlaceRecord> places) = 0;
+
+  // Removes what is in the inventory, newest first, as far as `scope` goes, and forgets each item
+  // in `log` once it is confirmed to be gone; never an exception for one of many. What does not
+  // have the recorded identity is left alone and reported. A directory that the user gave is never
+  // removed. Absent things count as removed.
+  virtual kj::Promise<CleanupReport> cleanUp(PlaceRecord place, CleanupScope scope,
+                                             ProgressSink& progress, InventoryLog& log) = 0;
+
+  // Reports changes until the promise is dropped; never resolves by itself, and reconnects by
+  // itself.
+  virtual kj::Promise<void> watch(RuntimeObserver& observer) = 0;
 
   // Ends what the backend itself keeps running, at an orderly end of the daemon.
   virtual kj::Promise<void> close() = 0;
+
+  // What only some runtimes can do; null = this one cannot. Asked for, never assumed. The objects
+  // belong to the backend.
+  virtual kj::Maybe<RemoteStatusProvider&> remoteStatus() { return nullptr; }
+  virtual kj::Maybe<RemoteSessionResumer&> resumer() { return nullptr; }
+  virtual kj::Maybe<RemoteInstanceRefresher&> refresher() { return nullptr; }
+  virtual kj::Maybe<PortDialer&> portDialer() { return nullptr; }
+  virtual kj::Maybe<ReverseListener&> reverseListener() { return nullptr; }
+  virtual kj::Maybe<ConnectionTester&> tester() { return nullptr; }
+  virtual kj::Maybe<InteractiveRunner&> interactiveRunner() { return nullptr; }
 };
 
 }  // namespace capstan

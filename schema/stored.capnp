@@ -46,3 +46,16 @@ struct LaunchSpec {            # What one start of a process was to be.
   term @6 :Text;
   pauseWhenFull @7 :Bool;
 }
+
+struct Step {                  # One step of a bring-up.
+  name @0 :Text;
+  command @1 :Text;
+  status @2 :UInt16;           # As PrepareStep::Status in src/domain.
+  output @3 :Text;
+  error @4 :Text;
+  startedAt @5 :Int64;
+  endedAt @6 :Int64;
+  warning @7 :Text;
+  warningDetail @8 :Text;
+}
+struct Steps { entries @0 :List(Step); }

@@ -1,7 +1,11 @@
 #include "backends/standalone/place.h"
 
+#include <kj/debug.h>
+#include <kj/io.h>
+
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +13,23 @@
 namespace capstan {
 
 namespace {
+
+namespace fs = std::filesystem;
+
+kj::String markPath(kj::StringPtr directory, const PlaceFolder& folder) {
+  return kj::str(directory, "/.capstan-", folder.mark);
+}
+// Its name until it is complete.
+kj::String unfinishedPath(const PlaceFolder& folder) {
+  return kj::str(folder.path, ".", folder.mark);
+}
+
+Problem failure(kj::StringPtr what, int error) {
+  bool full = error == ENOSPC || error == EDQUOT;
+  return Problem(full ? ErrorCode::RESOURCE_EXHAUSTED : ErrorCode::DENIED, kj::str(what))
+      .because(kj::str(strerror(error)))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
 
 Outcome makeFolder(kj::StringPtr path) {
   if (mkdir(path.cStr(), 0700) == 0) return nullptr;
@@ -19,60 +40,143 @@ Outcome makeFolder(kj::StringPtr path) {
       info.st_uid == geteuid()) {
     return nullptr;
   }
-  return Problem(error == ENOSPC ? ErrorCode::RESOURCE_EXHAUSTED : ErrorCode::DENIED,
-                 kj::str("cannot make the folder ", path))
-      .because(kj::str(strerror(error)))
+  return failure(kj::str("cannot make the folder ", path), error);
+}
+
+Outcome makeMark(kj::StringPtr path) {
+  int fd = open(path.cStr(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return failure(kj::str("cannot make ", path), errno);
+  kj::AutoCloseFd closing(fd);
+  return nullptr;
+}
+
+// Names made in `path` survive a loss of power.
+Outcome sync(kj::StringPtr path) {
+  int fd = open(path.cStr(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return failure(kj::str("cannot open the folder ", path), errno);
+  kj::AutoCloseFd closing(fd);
+  if (fsync(fd) < 0) return failure(kj::str("cannot write the folder ", path), errno);
+  return nullptr;
+}
+
+// A mark is an entry of a folder, not the text of a file: a file system that loses the last
+// seconds loses neither without the other.
+Outcome fill(kj::StringPtr directory, const PlaceFolder& folder) {
+  KJ_IF_MAYBE (problem, makeMark(markPath(directory, folder))) {
+    return kj::mv(*problem);
+  }
+  for (auto name: {"/runs", "/workspace"}) {
+    KJ_IF_MAYBE (problem, makeFolder(kj::str(directory, name))) {
+      return kj::mv(*problem);
+    }
+  }
+  return sync(directory);
+}
+
+Problem foreign(const PlaceFolder& folder) {
+  return Problem(ErrorCode::OWNERSHIP_MISMATCH,
+                 kj::str(folder.path, " is not the folder that was made for this environment"))
+      .because(kj::str("it lacks the mark .capstan-", folder.mark))
+      .advise(kj::str("move it away, or put the right one back"))
       .retryable(RetryHint::AFTER_USER_ACTION);
 }
 
-void removeTree(const std::filesystem::path& path, kj::Vector<kj::String>& left) {
+void removeTree(const fs::path& path, kj::Vector<kj::String>& left) {
   std::error_code error;
-  std::filesystem::remove_all(path, error);
+  fs::remove_all(path, error);
   if (error) left.add(kj::str(path.c_str(), ": ", error.message().c_str()));
+}
+
+// All in `root` but the mark and, perhaps, the workspace.
+void removeContents(const fs::path& root, kj::StringPtr mark, bool keepWorkspace,
+                    kj::Vector<kj::String>& left) {
+  std::error_code error;
+  for (fs::directory_iterator each(root, error), end; !error && each != end;
+       each.increment(error)) {
+    if (keepWorkspace && each->path().filename() == "workspace") continue;
+    if (each->path().native() == mark.cStr()) continue;
+    removeTree(each->path(), left);
+  }
+  if (error) left.add(kj::str(root.c_str(), ": ", error.message().c_str()));
 }
 
 }  // namespace
 
-Result<kj::String> makePlace(kj::String environment, kj::Maybe<kj::String> given) {
-  KJ_IF_MAYBE (problem, makeFolder(environment)) {
-    return kj::mv(*problem);
+Result<PlaceState> lookAtPlace(PlaceFolder folder) {
+  struct stat info;
+  if (lstat(folder.path.cStr(), &info) < 0) {
+    if (errno == ENOENT) return PlaceState::ABSENT;
+    return failure(kj::str("cannot look at ", folder.path), errno);
   }
-  KJ_IF_MAYBE (problem, makeFolder(kj::str(environment, "/runs"))) {
-    return kj::mv(*problem);
-  }
-  KJ_IF_MAYBE (directory, given) {
-    struct stat info;
-    int error = stat(directory->cStr(), &info) < 0 ? errno : 0;
-    if (error == 0 && !S_ISDIR(info.st_mode)) error = ENOTDIR;
-    if (error != 0) {
-      return Problem(ErrorCode::WORKSPACE_LOST, kj::str("no folder ", *directory))
-          .because(kj::str(strerror(error)))
-          .at(kj::str("spec.workspace.directory"))
-          .retryable(RetryHint::AFTER_USER_ACTION);
-    }
-    return kj::mv(*directory);
-  }
-  auto workspace = kj::str(environment, "/workspace");
-  KJ_IF_MAYBE (problem, makeFolder(workspace)) {
-    return kj::mv(*problem);
-  }
-  return kj::mv(workspace);
+  if (!S_ISDIR(info.st_mode)) return PlaceState::FOREIGN;
+  if (lstat(markPath(folder.path, folder).cStr(), &info) == 0) return PlaceState::OURS;
+  if (errno == ENOENT) return PlaceState::FOREIGN;
+  return failure(kj::str("cannot look into ", folder.path), errno);
 }
 
-kj::Vector<kj::String> removePlace(kj::String environment, bool keepWorkspace) {
+Outcome makePlace(PlaceFolder folder) {
+  auto looked = lookAtPlace(folder.clone());
+  if (looked.is<Problem>()) return kj::mv(looked.get<Problem>());
+  switch (looked.get<PlaceState>()) {
+    case PlaceState::OURS:
+      return fill(folder.path, folder);
+    case PlaceState::FOREIGN:
+      return foreign(folder);
+    case PlaceState::ABSENT:
+      break;
+  }
+  auto unfinished = unfinishedPath(folder);
+  KJ_IF_MAYBE (problem, makeFolder(unfinished)) {
+    return kj::mv(*problem);
+  }
+  KJ_IF_MAYBE (problem, fill(unfinished, folder)) {
+    return kj::mv(*problem);
+  }
+  if (renameat2(AT_FDCWD, unfinished.cStr(), AT_FDCWD, folder.path.cStr(), RENAME_NOREPLACE) < 0) {
+    if (errno == EEXIST) return foreign(folder);
+    return failure(kj::str("cannot name the folder ", folder.path), errno);
+  }
+  return sync(fs::path(folder.path.cStr()).parent_path().c_str());
+}
+
+Outcome checkGivenWorkspace(kj::String directory) {
+  struct stat info;
+  int error = stat(directory.cStr(), &info) < 0 ? errno : 0;
+  if (error == 0 && !S_ISDIR(info.st_mode)) error = ENOTDIR;
+  if (error == 0 && access(directory.cStr(), X_OK) < 0) error = errno;
+  if (error == 0) return nullptr;
+  return Problem(ErrorCode::WORKSPACE_LOST, kj::str("no folder ", directory))
+      .because(kj::str(strerror(error)))
+      .at(kj::str("spec.workspace.directory"))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
+
+kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace) {
   kj::Vector<kj::String> left;
-  std::filesystem::path root(environment.cStr());
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(root, error))) return left;
-  if (!keepWorkspace) {
-    removeTree(root, left);
+  removeTree(unfinishedPath(folder).cStr(), left);  // Its name holds the mark.
+  auto looked = lookAtPlace(folder.clone());
+  if (looked.is<Problem>()) {
+    left.add(kj::str(looked.get<Problem>()));
     return left;
   }
-  for (std::filesystem::directory_iterator each(root, error), end; !error && each != end;
-       each.increment(error)) {
-    if (each->path().filename() != "workspace") removeTree(each->path(), left);
+  switch (looked.get<PlaceState>()) {
+    case PlaceState::ABSENT:
+      return left;
+    case PlaceState::FOREIGN:
+      left.add(kj::str(foreign(folder), ", left alone"));
+      return left;
+    case PlaceState::OURS:
+      break;
   }
-  if (error) left.add(kj::str(environment, ": ", error.message().c_str()));
+  auto mark = markPath(folder.path, folder);
+  fs::path root(folder.path.cStr());
+  removeContents(root, mark, keepWorkspace, left);
+  if (left.size() > 0) return left;
+  if (keepWorkspace) {
+    removeTree(mark.cStr(), left);
+  } else {
+    removeTree(root, left);
+  }
   return left;
 }
 

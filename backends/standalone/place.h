@@ -1,17 +1,40 @@
 #pragma once
-// The folders of one environment on this machine. Blocking: called on the worker pool.
+// The folder of one environment on this machine. Blocking: called on the worker pool.
 
-#include "backends/backend.h"
+#include "base/problem.h"
+
+#include <kj/vector.h>
 
 namespace capstan {
 
-// Makes the folder `environment` (mode 0700) with `workspace` and `runs` in it, unless they are
-// there. With `given`, the user's workspace is checked instead of making one. Returns the
-// workspace's absolute path. workspaceLost when the user's folder is not there.
-Result<kj::String> makePlace(kj::String environment, kj::Maybe<kj::String> given);
+// Where an environment's folder stands and what tells it from any other: a mark in it, made before
+// the folder gets its name. Nothing without the mark is ever changed.
+struct PlaceFolder {
+  kj::String path;  // Absolute.
+  kj::String mark;  // Letters and digits, chosen at random when the folder was first wanted.
 
-// Removes what makePlace made: the whole folder, or all but its workspace. Never follows symbolic
-// links; absent things count as removed. What could not be removed is returned, one a line.
-kj::Vector<kj::String> removePlace(kj::String environment, bool keepWorkspace);
+  PlaceFolder clone() const { return PlaceFolder{kj::str(path), kj::str(mark)}; }
+};
+
+enum class PlaceState {
+  ABSENT,
+  OURS,
+  FOREIGN,  // Something stands there that does not have the mark.
+};
+
+// Reads only. A Problem when it cannot be told.
+Result<PlaceState> lookAtPlace(PlaceFolder folder);
+
+// Makes the folder (mode 0700) with its mark, `workspace` and `runs`, durably; whole or not at all
+// under its name. One that is there with the mark is completed. FOREIGN: ownershipMismatch.
+Outcome makePlace(PlaceFolder folder);
+
+// The user's workspace, checked: workspaceLost when it is no folder that can be entered.
+Outcome checkGivenWorkspace(kj::String directory);
+
+// Removes what makePlace made, also half made: the whole folder, or all but its workspace. The mark
+// goes last, so that an interrupted removal can be taken up. Never follows symbolic links; absent
+// things count as removed; a FOREIGN folder stays. What stays is returned, one a line.
+kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace);
 
 }  // namespace capstan

@@ -156,21 +156,104 @@ kj::Promise<Health> StandaloneBackend::healthCheck() {
   return kj::mv(health);
 }
 
-kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(CreateRequest request,
-                                                                           ProgressSink& progress) {
-  auto environment = environmentDirectory(request.environmentId);
-  Step placing(progress, 0, "Create workspace");
-  kj::Maybe<kj::String> given;
-  KJ_IF_MAYBE (directory, request.directory) {
-    given = kj::str(*directory);
+// ---- the place
+
+namespace {
+
+constexpr kj::StringPtr DIRECTORY_STEP = "inv.standalone.directory"_kj;
+constexpr kj::StringPtr DIRECTORY = "directory"_kj;
+constexpr size_t MARK_BYTES = 10;
+
+const InventoryItem* findDirectory(kj::ArrayPtr<const InventoryItem> inventory) {
+  for (auto& item: inventory) {
+    if (item.kind == DIRECTORY) return &item;
   }
-  auto place = co_await offload.run<Result<kj::String>>(
-      [path = kj::str(environment), given = kj::mv(given)]() mutable {
-        return makePlace(kj::mv(path), kj::mv(given));
-      });
-  if (place.is<Problem>()) {
-    placing.failed(place.get<Problem>());
-    co_return kj::mv(place.get<Problem>());
+  return nullptr;
+}
+
+PlaceFolder folderOf(const InventoryItem& item) {
+  return PlaceFolder{kj::str(item.name), kj::str(item.identity)};
+}
+
+}  // namespace
+
+// The folder with its mark: noted before it is made, so nobody else's is ever taken for it.
+kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, InventoryLog& log) {
+  KJ_IF_MAYBE (directory, request.place.directory) {
+    auto checked = co_await offload.run<Outcome>(
+        [path = kj::str(*directory)]() mutable { return checkGivenWorkspace(kj::mv(path)); });
+    KJ_IF_MAYBE (problem, checked) {
+      co_return kj::mv(*problem);
+    }
+  }
+  auto* known = findDirectory(request.place.inventory);
+  if (known != nullptr) {
+    auto folder = folderOf(*known);
+    // Its maker may have been interrupted; once it was made, nothing makes up for its loss.
+    bool finish = known->state == InventoryItem::State::INTENDED;
+    auto outcome = co_await offload.run<Outcome>([folder = folder.clone(), finish]() mutable {
+      auto looked = lookAtPlace(folder.clone());
+      if (looked.is<Problem>()) return Outcome(kj::mv(looked.get<Problem>()));
+      if (!finish && looked.get<PlaceState>() == PlaceState::ABSENT) {
+        return Outcome(Problem(ErrorCode::WORKSPACE_LOST,
+                               kj::str("the environment's folder ", folder.path, " is gone"))
+                           .advise(kj::str("put it back, or remove the environment: capstan env "
+                                           "destroy"))
+                           .retryable(RetryHint::AFTER_USER_ACTION));
+      }
+      return makePlace(kj::mv(folder));
+    });
+    if (outcome != nullptr || !finish) co_return kj::mv(outcome);
+    co_return co_await log.confirm(known->seq, kj::str(folder.mark), kj::Array<Label>());
+  }
+  if (request.reuseRequired && request.place.directory == nullptr) {
+    co_return Problem(ErrorCode::WORKSPACE_LOST, kj::str("the environment has no workspace yet"))
+        .because(kj::str("the request asks for one that is there"))
+        .at(kj::str("spec.workspace.reuseRequired"));
+  }
+  kj::FixedArray<kj::byte, MARK_BYTES> random;
+  entropy.fill(random);
+  PlaceFolder folder{environmentDirectory(request.place.environmentId), encodeHex(random)};
+  InventoryItem item;
+  item.step = kj::str(DIRECTORY_STEP);
+  item.kind = kj::str(DIRECTORY);
+  item.name = kj::str(folder.path);
+  item.identity = kj::str(folder.mark);
+  item.state = InventoryItem::State::INTENDED;
+  auto noted = co_await log.intend(kj::mv(item));
+  if (noted.is<Problem>()) co_return kj::mv(noted.get<Problem>());
+  auto made = co_await offload.run<Outcome>(
+      [folder = folder.clone()]() mutable { return makePlace(kj::mv(folder)); });
+  if (made == nullptr) {
+    co_return co_await log.confirm(noted.get<uint64_t>(), kj::str(folder.mark), kj::Array<Label>());
+  }
+  // Take back what there may be of it; what cannot be taken back stays noted.
+  auto left = co_await offload.run<kj::Vector<kj::String>>(
+      [folder = folder.clone()]() mutable { return removePlace(kj::mv(folder), false); });
+  if (left.size() == 0) {
+    KJ_IF_MAYBE (problem, co_await log.forget(noted.get<uint64_t>())) {
+      KJ_LOG(WARNING, "could not note that a folder is gone, a clean-up will", folder.path,
+             *problem);
+    }
+  }
+  co_return kj::mv(made);
+}
+
+kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(CreateRequest request,
+                                                                           ProgressSink& progress,
+                                                                           InventoryLog& log) {
+  auto path = environmentDirectory(request.place.environmentId);
+  KJ_IF_MAYBE (known, findDirectory(request.place.inventory)) {
+    path = kj::str(known->name);
+  }
+  auto workspace = kj::str(path, "/workspace");
+  KJ_IF_MAYBE (directory, request.place.directory) {
+    workspace = kj::str(*directory);
+  }
+  Step placing(progress, 0, "Create workspace");
+  KJ_IF_MAYBE (problem, co_await ensurePlace(kj::mv(request), log)) {
+    placing.failed(*problem);
+    co_return kj::mv(*problem);
   }
   placing.done();
 
@@ -181,8 +264,8 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(Creat
   }
   helping.done();
   KJ_IF_MAYBE (present, helper) {
-    co_return kj::Own<Attachment>(kj::heap<LocalAttachment>(*this, *present, kj::mv(environment),
-                                                            kj::mv(place.get<kj::String>())));
+    co_return kj::Own<Attachment>(
+        kj::heap<LocalAttachment>(*this, *present, kj::mv(path), kj::mv(workspace)));
   }
   // It ended, and another caller has begun to start the next one, before our turn came.
   co_return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper ended at once"))
@@ -281,22 +364,55 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
 
 // ---- the end
 
-kj::Promise<CleanupReport> StandaloneBackend::cleanUp(CreateRequest made, CleanupScope scope) {
+// The helper serves all environments, so there is no compute of one to end.
+kj::Promise<StopReport> StandaloneBackend::stopInstance(PlaceRecord, StopRequest) {
+  StopReport report;
+  report.stopped = true;
+  return kj::mv(report);
+}
+
+kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, CleanupScope scope,
+                                                      ProgressSink&, InventoryLog& log) {
   CleanupReport report;
-  bool keepsWorkspace = scope == CleanupScope::ALL_KEEP_WORKSPACE;
-  KJ_IF_MAYBE (directory, made.directory) {
+  bool keepsWorkspace = scope == CleanupScope::ALL_KEEP_WORKSPACE && place.directory == nullptr;
+  KJ_IF_MAYBE (directory, place.directory) {
     report.leftInPlace.add(kj::str(*directory));
   }
-  if (scope == CleanupScope::COMPUTE) co_return report;  // The helper serves the others too.
-  auto path = environmentDirectory(made.environmentId);
-  if (keepsWorkspace && made.directory == nullptr) {
-    report.leftInPlace.add(kj::str(path, "/workspace"));
+  if (scope == CleanupScope::COMPUTE) co_return report;
+  for (size_t i = place.inventory.size(); i-- > 0;) {
+    auto& item = place.inventory[i];
+    if (item.kind != DIRECTORY) {
+      report.leftovers.add(
+          kj::str(item.name, ": of the kind '", item.kind, "', which this version cannot remove"));
+      continue;
+    }
+    auto left = co_await offload.run<kj::Vector<kj::String>>(
+        [folder = folderOf(item), keepsWorkspace]() mutable {
+          return removePlace(kj::mv(folder), keepsWorkspace);
+        });
+    bool removed = left.size() == 0;
+    for (auto& line: left)
+      report.leftovers.add(kj::mv(line));
+    if (!removed) continue;
+    if (keepsWorkspace) report.leftInPlace.add(kj::str(item.name, "/workspace"));
+    KJ_IF_MAYBE (problem, co_await log.forget(item.seq)) {
+      report.leftovers.add(
+          kj::str(item.name, ": it is gone, which could not be noted: ", *problem));
+    }
   }
-  report.leftovers =
-      co_await offload.run<kj::Vector<kj::String>>([path = kj::mv(path), keepsWorkspace]() mutable {
-        return removePlace(kj::mv(path), keepsWorkspace);
-      });
   co_return report;
+}
+
+kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
+    kj::Array<PlaceRecord> places) {
+  kj::Vector<Recovered> result(places.size());
+  for (auto& place: places) {
+    Recovered each;
+    each.environmentId = kj::str(place.environmentId);
+    each.kind = Recovered::Kind::GONE;
+    result.add(kj::mv(each));
+  }
+  return kj::mv(result);
 }
 
 kj::Promise<void> StandaloneBackend::close() {

@@ -33,8 +33,13 @@ public:
   Traits traits() const override { return Traits(); }
   kj::Promise<Health> healthCheck() override;
   kj::Promise<Result<kj::Own<Attachment>>> createInstance(CreateRequest request,
-                                                          ProgressSink& progress) override;
-  kj::Promise<CleanupReport> cleanUp(CreateRequest made, CleanupScope scope) override;
+                                                          ProgressSink& progress,
+                                                          InventoryLog& log) override;
+  kj::Promise<StopReport> stopInstance(PlaceRecord place, StopRequest request) override;
+  kj::Promise<kj::Vector<Recovered>> recoverInstances(kj::Array<PlaceRecord> places) override;
+  kj::Promise<CleanupReport> cleanUp(PlaceRecord place, CleanupScope scope, ProgressSink& progress,
+                                     InventoryLog& log) override;
+  kj::Promise<void> watch(RuntimeObserver&) override { return kj::NEVER_DONE; }
   kj::Promise<void> close() override;
 
 private:
@@ -57,6 +62,7 @@ private:
   SingleFlight starting;
 
   kj::String environmentDirectory(kj::StringPtr environmentId) const;
+  kj::Promise<Outcome> ensurePlace(CreateRequest request, InventoryLog& log);
   kj::Promise<Outcome> ensureHelper();
   kj::Promise<void> startHelper();
   kj::Promise<Outcome> launchHelper(kj::String executable);

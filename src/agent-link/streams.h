@@ -18,7 +18,6 @@ struct OutputRequest {
 };
 
 enum class TakeOver { NO, YES };
-enum class StopMode { GRACEFUL, FORCED };
 
 // Takes an output log in order. A call's promise is the back-pressure: the next octets come when
 // the helper's window has room. A rejection ends the delivery.

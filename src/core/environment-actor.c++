@@ -7,46 +7,134 @@ namespace capstan {
 void EnvironmentActor::setState(EnvironmentState next) {
   if (current == next) return;
   current = next;
-  changedAt = services.now();
-  ++seq;
+  row.changedAt = services.now();
+  hub->changed();
 }
 
-CreateRequest EnvironmentActor::place() const {
-  CreateRequest request;
-  request.environmentId = kj::str(name);
-  request.taskId = kj::str(spec.taskId);
-  if (spec.workspace.kind == WorkspaceSpec::Kind::DIRECTORY) {
-    request.directory = kj::str(spec.workspace.directory);
+kj::Promise<Outcome> EnvironmentActor::conclude(EnvironmentState from, EnvironmentState next) {
+  EnvironmentLedger::Change change;
+  change.state = next;
+  change.workspace = kj::str(row.workspace);
+  change.lastError = lastError.map([](const Problem& problem) { return problem.clone(); });
+  auto outcome = co_await ledger->change(kj::mv(change));
+  KJ_IF_MAYBE (problem, outcome) {
+    KJ_LOG(ERROR, "cannot write down how an environment stands", row.id, *problem);
   }
-  return request;
+  if (current == from) setState(next);
+  co_return kj::mv(outcome);
+}
+
+kj::Promise<Outcome> EnvironmentActor::record() {
+  EnvironmentRecord first;
+  first.id = kj::str(row.id);
+  first.owner = kj::str(row.owner);
+  first.spec = row.spec.clone();
+  first.executorId = kj::str(row.executorId);
+  first.executorType = kj::str(row.executorType);
+  first.runtime = kj::str(row.runtime);
+  first.profileId = kj::str(row.profileId);
+  first.state = row.state;
+  first.requestId = kj::heapArray<kj::byte>(row.requestId);
+  first.createdAt = row.createdAt;
+  first.changedAt = row.changedAt;
+  return ledger->add(kj::mv(first));
+}
+
+PlaceRecord EnvironmentActor::place() const {
+  PlaceRecord place;
+  place.environmentId = kj::str(row.id);
+  place.taskId = kj::str(row.spec.taskId);
+  auto& workspace = row.spec.workspace;
+  if (workspace.kind == WorkspaceSpec::Kind::DIRECTORY) {
+    place.directory = kj::str(workspace.directory);
+  }
+  place.inventory = ledger->inventory();
+  return place;
+}
+
+Result<Backend*> EnvironmentActor::backend() const {
+  return services.runtimes.find(row.runtime, row.executorType);
+}
+
+bool EnvironmentActor::beginRecovery() {
+  bool unsettled = false;
+  for (auto& entry: sessions)
+    unsettled = unsettled || entry.value->state() == SessionState::RECOVERING;
+  switch (current) {
+    case EnvironmentState::STOPPED:
+    case EnvironmentState::FAILED:
+      if (!unsettled) return false;
+      break;
+    case EnvironmentState::CLEANING:
+      return false;  // Its clean-up goes on.
+    default:
+      break;
+  }
+  current = EnvironmentState::RECOVERING;
+  return true;
+}
+
+kj::Promise<void> EnvironmentActor::recovered(Recovered::Kind kind, kj::Maybe<Problem> why) {
+  auto self = kj::addRef(*this);
+  if (current != EnvironmentState::RECOVERING) co_return;
+  if (kind == Recovered::Kind::UNKNOWN) {
+    // Nothing may be replaced: what runs there may go on running.
+    KJ_IF_MAYBE (problem, why) {
+      lastError = kj::mv(*problem);
+    }
+    setState(EnvironmentState::RECONNECTING);
+    co_return;
+  }
+  // Outcomes are settled before anybody sees the environment again.
+  kj::Vector<kj::Promise<void>> losses;
+  for (auto& entry: sessions) {
+    if (entry.value->state() != SessionState::RECOVERING) continue;
+    losses.add(entry.value->lose(
+        Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended with an earlier daemon"))
+            .because(kj::str("its helper is gone, and nobody saw how it ended"))));
+  }
+  co_await kj::joinPromises(losses.releaseAsArray());
+  // The place stays; the next launch brings it up again.
+  auto next =
+      row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
+  KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
+    KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
+  }
+}
+
+void EnvironmentActor::restore(const SessionRecord& session, const RunRecord& run) {
+  auto restored =
+      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub), session, run);
+  restoreLaunch(run, *restored);
+  sessions.insert(kj::str(session.id), kj::mv(restored));
 }
 
 EnvironmentStatus EnvironmentActor::status() const {
   EnvironmentStatus status;
-  status.id = kj::str(name);
-  status.taskId = kj::str(spec.taskId);
-  status.title = kj::str(spec.title);
-  status.tenantId = kj::str(spec.tenantId);
+  status.id = kj::str(row.id);
+  status.taskId = kj::str(row.spec.taskId);
+  status.title = kj::str(row.spec.title);
+  status.tenantId = kj::str(row.spec.tenantId);
   status.state = current;
-  status.executorId = kj::str(executor);
-  status.executorType = kj::str(executorType);
-  status.runtime = kj::str(backend.name());
-  KJ_IF_MAYBE (place, attachment) {
-    status.workspace = kj::str((*place)->workspace());
-  }
-  status.createdAt = createdAt;
-  status.changedAt = changedAt;
+  status.executorId = kj::str(row.executorId);
+  status.executorType = kj::str(row.executorType);
+  status.runtime = kj::str(row.runtime);
+  status.profileId = kj::str(row.profileId);
+  status.workspace = kj::str(row.workspace);
+  status.createdAt = row.createdAt;
+  status.changedAt = row.changedAt;
   for (auto& entry: sessions)
     status.sessions.add(entry.value->status());
-  for (auto& step: progress.steps())
+  auto steps = progress.steps().size() > 0 ? progress.steps() : row.steps.asPtr().asConst();
+  for (auto& step: steps)
     status.lastSteps.add(step.clone());
   KJ_IF_MAYBE (problem, lastError) {
     status.lastError = problem->clone();
   }
-  for (auto& label: spec.labels) {
+  for (auto& label: row.spec.labels) {
     status.labels.add(Label{kj::str(label.key), kj::str(label.value)});
   }
-  status.seq = seq;
+  status.seq = hub->seq();
   return status;
 }
 
@@ -114,21 +202,53 @@ kj::Promise<void> EnvironmentActor::bringUp() {
   setState(EnvironmentState::PREPARING);
   // An exception must not leave it preparing for ever.
   auto outcome = co_await reach().catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
+  EnvironmentLedger::Change change;
+  change.workspace = kj::str(row.workspace);
+  kj::Vector<PrepareStep> steps;
+  for (auto& step: progress.steps())
+    steps.add(step.clone());
+  change.steps = kj::mv(steps);
+  auto next = outcome == nullptr ? EnvironmentState::READY : EnvironmentState::FAILED;
   // A stop that came meanwhile has the last word.
-  bool wanted = current == EnvironmentState::PREPARING;
+  if (current == EnvironmentState::PREPARING) {
+    change.state = next;
+    change.lastError = outcome.map([](Problem& problem) { return problem.clone(); });
+  }
+  auto written = co_await ledger->change(kj::mv(change));
+  KJ_IF_MAYBE (problem, written) {
+    if (outcome == nullptr) outcome = kj::mv(*problem);
+    next = EnvironmentState::FAILED;
+  }
   KJ_IF_MAYBE (problem, outcome) {
     lastError = kj::mv(*problem);
-    if (wanted) setState(EnvironmentState::FAILED);
-  } else if (wanted) {
-    setState(EnvironmentState::READY);
   }
+  if (current == EnvironmentState::PREPARING) setState(next);
 }
 
+namespace {
+
+// The founding words; all else of the problem stays.
+Problem creationFailure(Problem problem) {
+  problem.cause = problem.cause.size() == 0 ? kj::mv(problem.message)
+                                            : kj::str(problem.message, ": ", problem.cause);
+  problem.message = kj::str("failed to create instance");
+  return problem;
+}
+
+}  // namespace
+
 kj::Promise<Outcome> EnvironmentActor::reach() {
-  auto made = co_await backend.createInstance(place(), progress);
-  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
+  auto found = backend();
+  if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
+  CreateRequest request;
+  request.place = place();
+  request.taskTitle = kj::str(row.spec.title);
+  request.reuseRequired = row.spec.workspace.reuseRequired;
+  auto made = co_await found.get<Backend*>()->createInstance(kj::mv(request), progress, *ledger);
+  if (made.is<Problem>()) co_return creationFailure(kj::mv(made.get<Problem>()));
   auto reached = kj::mv(made.get<kj::Own<Attachment>>());
   auto opened = co_await links.get(*reached);
+  row.workspace = kj::str(reached->workspace());
   attachment = kj::mv(reached);
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
   auto reachedLink = kj::mv(opened.get<kj::Own<AgentLink>>());
@@ -150,16 +270,26 @@ kj::Promise<void> EnvironmentActor::watchLink(kj::Own<AgentLink> watched) {
   lastError = Problem(ErrorCode::INSTANCE_LOST, kj::str("the environment's helper is gone"))
                   .advise(kj::str("the next launch starts a new one"))
                   .retryable(RetryHint::SAME_REQUEST_LATER);
-  setState(EnvironmentState::LOST);
+  auto written = co_await conclude(EnvironmentState::READY, EnvironmentState::LOST);
+  KJ_IF_MAYBE (problem, written) {
+    // Shown all the same; the next start finds out by itself.
+    KJ_LOG(WARNING, "a lost helper was not noted", row.id, *problem);
+  }
 }
 
 Outcome EnvironmentActor::refuseNew() const {
   if (gone || current == EnvironmentState::CLEANING) {
-    return Problem(ErrorCode::NOT_FOUND, kj::str("the environment '", name, "' is being removed"));
+    return Problem(ErrorCode::NOT_FOUND,
+                   kj::str("the environment '", row.id, "' is being removed"));
   }
   if (closing) {
     return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon is ending"))
         .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  if (current == EnvironmentState::RECOVERING) {
+    return Problem(ErrorCode::RECOVERING, kj::str("the environment is being recovered"))
+        .because(kj::str("the daemon has just started"))
+        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
   if (current == EnvironmentState::STOPPING) {
     return Problem(ErrorCode::WRONG_STATE, kj::str("the environment is being stopped"))
@@ -204,7 +334,7 @@ bool EnvironmentActor::isBusy() const {
 }
 
 void EnvironmentActor::taskFailed(kj::Exception&& exception) {
-  KJ_LOG(ERROR, "background work of an environment failed", name, exception);
+  KJ_LOG(ERROR, "background work of an environment failed", row.id, exception);
 }
 
 }  // namespace capstan

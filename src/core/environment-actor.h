@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/async.h"
+#include "core/environment-ledger.h"
 #include "core/helper-links.h"
 #include "core/progress-hub.h"
 #include "core/session-actor.h"
@@ -15,20 +16,37 @@ class ExecProcess;
 // Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
 class EnvironmentActor final: public kj::Refcounted, private kj::TaskSet::ErrorHandler {
 public:
-  // `backend` and everything else outlive it. `executorId` and `executorType` are the record's.
-  EnvironmentActor(Services& services, HelperLinks& links, Backend& backend, kj::String id,
-                   kj::String owner, kj::String executorId, kj::String executorType,
-                   EnvironmentSpec spec);
+  // `services` and `links` outlive it. The record and the inventory are what is durable, or about
+  // to be. One that is not new begins in the state of its record.
+  EnvironmentActor(Services& services, HelperLinks& links, EnvironmentRecord record,
+                   kj::Vector<InventoryItem> inventory);
   ~EnvironmentActor() noexcept(false);
 
-  kj::StringPtr id() const { return name; }
-  kj::StringPtr taskId() const { return spec.taskId; }
-  kj::StringPtr owner() const { return principal; }
-  const EnvironmentSpec& asked() const { return spec; }
-  kj::StringPtr executorId() const { return executor; }
+  // A session that the store has, with its latest run.
+  void restore(const SessionRecord& session, const RunRecord& run);
+
+  kj::StringPtr id() const { return row.id; }
+  kj::StringPtr taskId() const { return row.spec.taskId; }
+  kj::StringPtr owner() const { return row.owner; }
+  const EnvironmentSpec& asked() const { return row.spec; }
+  kj::StringPtr executorId() const { return row.executorId; }
+  kj::StringPtr executorType() const { return row.executorType; }
+  kj::StringPtr runtime() const { return row.runtime; }
+  kj::StringPtr profileId() const { return row.profileId; }
   EnvironmentState state() const { return current; }
   // True once cleaned up completely: the supervisor forgets it.
   bool isGone() const { return gone; }
+
+  // Its row, for the first time, before anybody may see it.
+  kj::Promise<Outcome> record();
+  // How its runtime knows it.
+  PlaceRecord place() const;
+  // After restore(): whether it has to be found out what became of it; it is `recovering` then.
+  bool beginRecovery();
+  // What its runtime says has become of it. Resolves when it has been written down.
+  kj::Promise<void> recovered(Recovered::Kind kind, kj::Maybe<Problem> why);
+  // Changes of all that status() shows.
+  ChangeHub& changes() { return *hub; }
 
   // What core itself knows.
   EnvironmentStatus status() const;
@@ -72,6 +90,9 @@ public:
   // With leftovers the environment stays, failed, for another try.
   kj::Promise<CleanupReport> cleanUp(CleanupScope scope);
 
+  // The scope of a clean-up that the end of an earlier daemon interrupted.
+  kj::Maybe<CleanupScope> interruptedCleanup() const;
+
   // For the daemon's end: takes nothing new, ends all processes, and resolves when no bring-up is
   // in progress any more.
   kj::Promise<Outcome> close(kj::Duration grace);
@@ -86,18 +107,12 @@ private:
 
   Services& services;
   HelperLinks& links;
-  Backend& backend;
-  kj::String name;
-  kj::String principal;
-  kj::String executor;
-  kj::String executorType;
-  EnvironmentSpec spec;
-  UnixMs createdAt;
-  UnixMs changedAt;
-  EnvironmentState current = EnvironmentState::PREPARING;
+  EnvironmentRecord row;  // All but its state, workspace and last error stays as it is.
+  kj::Own<EnvironmentLedger> ledger;
+  kj::Own<ChangeHub> hub;
+  EnvironmentState current;
   bool gone = false;
   bool closing = false;
-  uint64_t seq = 0;
   kj::Maybe<Problem> lastError;
   ProgressHub progress;
 
@@ -107,6 +122,8 @@ private:
   kj::HashMap<kj::String, kj::Own<ProcessActor>> execs;
   // By request id, in hexadecimal: launches in progress and those whose session stands.
   kj::HashMap<kj::String, kj::Own<Launching>> requests;
+  // Likewise of execs, which are never run twice, and when each was given.
+  kj::HashMap<kj::String, kj::TimePoint> execRequests;
   uint32_t launching = 0;
   uint32_t execing = 0;
   uint32_t stops = 0;  // Launches that began before a stop do not start after it.
@@ -117,8 +134,12 @@ private:
   kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
   kj::TaskSet tasks;
 
+  // What is shown at once, because work is being done; durable states go through conclude().
   void setState(EnvironmentState next);
-  CreateRequest place() const;
+  // Writes the state down with what belongs to it, then shows it, unless the present one is not
+  // `from` any more.
+  kj::Promise<Outcome> conclude(EnvironmentState from, EnvironmentState next);
+  Result<Backend*> backend() const;
   kj::Promise<void> bringUp();
   kj::Promise<Outcome> reach();
   // Up and linked, or why not.
@@ -126,12 +147,21 @@ private:
   kj::Promise<void> watchLink(kj::Own<AgentLink> watched);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
                                                          kj::String sessionId);
+  kj::Promise<Result<kj::Own<SessionActor>>> startRun(kj::Own<Launching> work, LaunchSpec spec,
+                                                      kj::String sessionId, kj::String runId,
+                                                      uint32_t stopsBefore);
+  kj::Promise<Outcome> beginRun(const LaunchSpec& spec, kj::StringPtr sessionId,
+                                kj::StringPtr runId);
   kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
   kj::Promise<Result<kj::Own<SessionActor>>> makeSession(kj::Own<Launching> work, LaunchSpec spec);
   kj::Maybe<kj::Own<Launching>> findLaunch(const LaunchSpec& spec);
   kj::Own<Launching> beginLaunch(LaunchSpec spec);
   void forgetLaunch(const Launching& work);
-  void forgetSessions();
+  void forgetAllLaunches();
+  // A launch of an earlier daemon whose session stands.
+  void restoreLaunch(const RunRecord& run, SessionActor& session);
+  Outcome unlessWaiting(const LaunchSpec& spec);
+  bool remembersExec(kj::ArrayPtr<const kj::byte> requestId);
   kj::Promise<void> runExec(kj::Own<Execing> work, LaunchSpec spec);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeExec(kj::Own<Execing> work, LaunchSpec spec);
   // Why something that began when `stops` was `stopsBefore` must not go on; null = it may.
@@ -141,10 +171,15 @@ private:
   // Runs `work` in `tasks`, whoever waits for it.
   kj::Promise<Outcome> toItsEnd(kj::Promise<Outcome> work);
   kj::Promise<Outcome> stopAll(kj::Duration grace, StopMode mode);
+  kj::Promise<void> stopInTurn(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
   kj::Promise<void> endProcesses(kj::Duration grace, StopMode mode, kj::Vector<Problem>& problems);
   kj::Promise<void> removeAll(CleanupScope scope, CleanupReport& report);
   kj::Promise<void> removeEach(CleanupScope scope, CleanupReport& report);
-  kj::Promise<void> discardQuietly(kj::Own<ProcessActor> process);
+  kj::Promise<void> removeRecords(CleanupScope scope, CleanupReport& report);
+  kj::Promise<void> concludeCleanup(CleanupScope scope, CleanupReport& report);
+  // True when nothing of it is left.
+  kj::Promise<bool> discardQuietly(kj::Own<ProcessActor> process);
+  kj::Promise<bool> discardQuietly(kj::Own<SessionActor> session);
   Outcome refuseNew() const;
   static Problem preparing();
   void taskFailed(kj::Exception&& exception) override;

@@ -63,22 +63,37 @@ kj::Promise<Outcome> EnvironmentActor::stopSession(kj::Own<SessionActor> session
 // In `tasks`: holds no reference to this.
 kj::Promise<Outcome> EnvironmentActor::stopAll(kj::Duration grace, StopMode mode) {
   kj::Vector<Problem> problems;
-  co_await ending.with([&]() -> kj::Promise<void> {
-    if (gone) return kj::READY_NOW;
-    auto before = current;
-    ++stops;
-    setState(EnvironmentState::STOPPING);
-    auto ended = endProcesses(grace, mode, problems).catch_([&problems](kj::Exception&& e) {
-      problems.add(asProblem(e));
-    });
-    return ended.then([this, before]() {
-      if (current == EnvironmentState::STOPPING) {
-        setState(before == EnvironmentState::FAILED ? before : EnvironmentState::STOPPED);
-      }
-    });
-  });
+  co_await ending.with([&]() { return stopInTurn(grace, mode, problems); });
   if (problems.size() > 0) co_return merge(kj::mv(problems));
   co_return nullptr;
+}
+
+kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode,
+                                               kj::Vector<Problem>& problems) {
+  if (gone) co_return;
+  auto before = current;
+  ++stops;
+  setState(EnvironmentState::STOPPING);
+  co_await endProcesses(grace, mode, problems).catch_([&problems](kj::Exception&& e) {
+    problems.add(asProblem(e));
+  });
+  if (attachment != nullptr) {
+    auto found = backend();
+    if (found.is<Backend*>()) {
+      StopRequest request;
+      request.mode = mode;
+      request.agentStopFailed = problems.size() > 0;
+      request.deadline = services.limits.deadlines.cleanup;
+      auto report = co_await found.get<Backend*>()->stopInstance(place(), kj::mv(request));
+      KJ_IF_MAYBE (problem, report.problem) {
+        problems.add(kj::mv(*problem));
+      }
+    }
+  }
+  auto next = before == EnvironmentState::FAILED ? before : EnvironmentState::STOPPED;
+  KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::STOPPING, next)) {
+    problems.add(kj::mv(*problem));
+  }
 }
 
 kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
@@ -90,27 +105,93 @@ kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
   co_return report;
 }
 
+namespace {
+
+// The words under which a clean-up is written down.
+kj::StringPtr scopeName(CleanupScope scope) {
+  switch (scope) {
+    case CleanupScope::COMPUTE:
+      return "compute"_kj;
+    case CleanupScope::ALL:
+      return "all"_kj;
+    case CleanupScope::ALL_KEEP_WORKSPACE:
+      break;
+  }
+  return "all_keep_workspace"_kj;
+}
+
+}  // namespace
+
+kj::Maybe<CleanupScope> EnvironmentActor::interruptedCleanup() const {
+  for (auto scope: {CleanupScope::COMPUTE, CleanupScope::ALL, CleanupScope::ALL_KEEP_WORKSPACE}) {
+    if (row.cleanupScope == scopeName(scope)) return scope;
+  }
+  return nullptr;
+}
+
 kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport& report) {
   if (gone) co_return;
   ++stops;
   setState(EnvironmentState::CLEANING);
-  // An exception is a leftover like others: the environment stays, for another try.
-  co_await removeEach(scope, report).catch_([&report](kj::Exception&& e) {
-    report.leftovers.add(kj::str(asProblem(e)));
-  });
-  if (report.leftovers.size() > 0) {
-    lastError = Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))
-                    .because(kj::strArray(report.leftovers, "; "))
-                    .advise(kj::str("capstan env destroy ", name, " tries again"));
-    setState(EnvironmentState::FAILED);
+  // Before anything goes, so that the next start of the daemon can finish it.
+  EnvironmentLedger::Change change;
+  change.state = EnvironmentState::CLEANING;
+  change.cleanupScope = kj::str(scopeName(scope));
+  KJ_IF_MAYBE (problem, co_await ledger->change(kj::mv(change))) {
+    report.leftovers.add(kj::str("everything: the clean-up could not be noted: ", *problem));
+  } else {
+    // An exception is a leftover like others: the environment stays, for another try.
+    co_await removeEach(scope, report).catch_([&report](kj::Exception&& e) {
+      report.leftovers.add(kj::str(asProblem(e)));
+    });
+    if (report.leftovers.size() == 0) co_await removeRecords(scope, report);
+  }
+  co_await concludeCleanup(scope, report);
+}
+
+kj::Promise<void> EnvironmentActor::removeRecords(CleanupScope scope, CleanupReport& report) {
+  if (scope != CleanupScope::COMPUTE) {
+    KJ_IF_MAYBE (problem, co_await ledger->remove()) {
+      report.leftovers.add(kj::str("records: ", *problem));
+    }
     co_return;
   }
-  forgetSessions();
-  if (scope == CleanupScope::COMPUTE) {
-    setState(EnvironmentState::STOPPED);
-  } else {
-    gone = true;
+  kj::Vector<kj::String> ids;
+  for (auto& entry: sessions)
+    ids.add(kj::str(entry.key));
+  for (auto& id: ids) {
+    KJ_IF_MAYBE (problem, co_await ledger->removeSession(kj::str(id))) {
+      report.leftovers.add(kj::str("records of session ", id, ": ", *problem));
+    }
   }
+}
+
+kj::Promise<void> EnvironmentActor::concludeCleanup(CleanupScope scope, CleanupReport& report) {
+  bool complete = report.leftovers.size() == 0;
+  if (complete) {
+    sessions.clear();
+    forgetAllLaunches();
+    if (scope != CleanupScope::COMPUTE) {
+      gone = true;
+      hub->changed();
+      co_return;
+    }
+    lastError = nullptr;
+  } else {
+    lastError = Problem(ErrorCode::INTERNAL, kj::str("the clean-up is not complete"))
+                    .because(kj::strArray(report.leftovers, "; "))
+                    .advise(kj::str("capstan env destroy ", row.id, " tries again"));
+  }
+  // Whoever goes on with an environment that could not be removed must not lose it later.
+  EnvironmentLedger::Change change;
+  change.state = complete ? EnvironmentState::STOPPED : EnvironmentState::FAILED;
+  change.cleanupScope = kj::String();
+  change.lastError = lastError.map([](const Problem& problem) { return problem.clone(); });
+  auto next = KJ_ASSERT_NONNULL(change.state);
+  KJ_IF_MAYBE (problem, co_await ledger->change(kj::mv(change))) {
+    KJ_LOG(ERROR, "cannot write down how a clean-up ended", row.id, *problem);
+  }
+  setState(next);
 }
 
 kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport& report) {
@@ -128,7 +209,7 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   // Logs of ended runs: the helper deletes them with its entry.
   kj::Vector<kj::Promise<Outcome>> discards;
   for (auto& entry: sessions)
-    discards.add(entry.value->run().discard());
+    discards.add(entry.value->discard());
   auto outcomes = co_await kj::joinPromises(discards.releaseAsArray());
   for (auto& outcome: outcomes) {
     KJ_IF_MAYBE (problem, outcome) {
@@ -138,7 +219,13 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
       }
     }
   }
-  auto removed = co_await backend.cleanUp(place(), scope);
+  auto found = backend();
+  if (found.is<Problem>()) {
+    // Nothing can be left of an environment for which nothing was noted.
+    if (ledger->inventory().size() > 0) report.leftovers.add(kj::str(found.get<Problem>()));
+    co_return;
+  }
+  auto removed = co_await found.get<Backend*>()->cleanUp(place(), scope, progress, *ledger);
   for (auto& line: removed.leftInPlace)
     report.leftInPlace.add(kj::mv(line));
   for (auto& line: removed.leftovers)

@@ -1,6 +1,7 @@
 // How processes come into an environment: launches and execs.
 #include "base/encoding.h"
 #include "core/environment-actor.h"
+#include "domain/outcomes.h"
 
 #include <kj/debug.h>
 
@@ -13,8 +14,8 @@ constexpr kj::Duration REQUEST_MEMORY = 24 * kj::HOURS;  // D9
 }  // namespace
 
 struct EnvironmentActor::Launching final: public kj::Refcounted {
-  kj::String key;                 // Of the request id; empty = nobody can join.
-  kj::Array<kj::String> command;  // To tell a repetition from a reused id.
+  kj::String key;   // Of the request id; empty = nobody can join.
+  LaunchSpec spec;  // To tell a repetition from a reused id.
   kj::TimePoint begun;
   uint32_t waiting = 0;  // Callers; none left = it is to be cancelled.
   kj::Maybe<Result<kj::Own<SessionActor>>> result;
@@ -33,21 +34,21 @@ struct EnvironmentActor::Execing final: public kj::Refcounted {
   bool cancelled = false;
 };
 
-EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, Backend& backend,
-                                   kj::String id, kj::String owner, kj::String executorId,
-                                   kj::String executorType, EnvironmentSpec specParam)
+EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, EnvironmentRecord record,
+                                   kj::Vector<InventoryItem> inventory)
     : services(services),
       links(links),
-      backend(backend),
-      name(kj::mv(id)),
-      principal(kj::mv(owner)),
-      executor(kj::mv(executorId)),
-      executorType(kj::mv(executorType)),
-      spec(kj::mv(specParam)),
-      createdAt(services.now()),
-      changedAt(createdAt),
+      row(kj::mv(record)),
+      ledger(kj::refcounted<EnvironmentLedger>(services, kj::str(row.id), kj::str(row.runtime),
+                                               kj::mv(inventory))),
+      hub(kj::refcounted<ChangeHub>()),
+      current(row.state),
       making(*this),
-      tasks(*this) {}
+      tasks(*this) {
+  KJ_IF_MAYBE (problem, row.lastError) {
+    lastError = problem->clone();
+  }
+}
 
 EnvironmentActor::~EnvironmentActor() noexcept(false) {}
 
@@ -60,12 +61,12 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   auto inherited = place.inheritedVariables();
   // No secret is bound to an environment yet, so nothing reveals one.
   auto resolved =
-      assembleVariables(inherited, ProcessIdentity{spec.taskId, name, sessionId, processId},
+      assembleVariables(inherited, ProcessIdentity{row.spec.taskId, row.id, sessionId, processId},
                         launch.variables, nullptr);
   if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
   auto& resolution = resolved.get<Resolution>();
   for (auto& record: resolution.overrides) {
-    auto fields = overrideLogFields(record, spec.taskId, sessionId);
+    auto fields = overrideLogFields(record, row.spec.taskId, sessionId);
     KJ_LOG(INFO, "environment override applied", fields);
   }
 
@@ -89,8 +90,8 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   instance.directory = instance.ephemeral ? kj::String() : place.runDirectory(processId);
   instance.id = kj::mv(processId);
   instance.sessionId = kj::mv(sessionId);
-  instance.environmentId = kj::str(name);
-  instance.taskId = kj::str(spec.taskId);
+  instance.environmentId = kj::str(row.id);
+  instance.taskId = kj::str(row.spec.taskId);
   instance.pauseWhenFull = launch.pauseWhenFull || instance.ephemeral;
   instance.spoolLimitBytes = services.limits.outputSpoolBytes;
   instance.stopGrace = services.limits.deadlines.stopGrace;
@@ -123,7 +124,7 @@ kj::Maybe<kj::Own<EnvironmentActor::Launching>> EnvironmentActor::findLaunch(
 
 kj::Own<EnvironmentActor::Launching> EnvironmentActor::beginLaunch(LaunchSpec launch) {
   auto work = kj::refcounted<Launching>(services.timer.now());
-  work->command = KJ_MAP(word, launch.command) { return kj::str(word); };
+  work->spec = launch.clone();
   if (launch.requestId.size() > 0) {
     work->key = encodeHex(launch.requestId);
     // Bounded by the sessions: a launch that fails is taken out again.
@@ -141,9 +142,18 @@ void EnvironmentActor::forgetLaunch(const Launching& work) {
   }
 }
 
-void EnvironmentActor::forgetSessions() {
-  sessions.clear();
-  requests.clear();
+void EnvironmentActor::forgetAllLaunches() { requests.clear(); }
+
+void EnvironmentActor::restoreLaunch(const RunRecord& run, SessionActor& session) {
+  auto age = (services.now() - run.createdAt) * kj::MILLISECONDS;
+  if (run.requestId.size() == 0 || age < 0 * kj::SECONDS || age > REQUEST_MEMORY) return;
+  auto work = kj::refcounted<Launching>(services.timer.now() - age);
+  work->key = encodeHex(run.requestId);
+  work->spec = run.spec.clone();
+  work->result = Result<kj::Own<SessionActor>>(kj::addRef(session));
+  work->finish->fulfill();
+  auto key = kj::str(work->key);
+  requests.upsert(kj::mv(key), kj::mv(work));
 }
 
 kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec launch) {
@@ -158,18 +168,17 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec l
   auto earlier = findLaunch(launch);
   kj::Own<Launching> work;
   KJ_IF_MAYBE (found, earlier) {
-    if ((*found)->command != launch.command) {
+    if (!isSameLaunch((*found)->spec, launch)) {
       co_return Problem(ErrorCode::INVALID_ARGUMENT,
-                        kj::str("the request id was used for another command"))
+                        kj::str("the request id was used for another launch"))
           .at(kj::str("spec.requestId"))
           .advise(kj::str("make a new request id for every launch, keep it for repetitions only"));
     }
     work = kj::mv(*found);
     ++work->waiting;
   } else {
-    if (!launch.wait && current != EnvironmentState::READY) {
-      begin();
-      co_return preparing();
+    KJ_IF_MAYBE (problem, unlessWaiting(launch)) {
+      co_return kj::mv(*problem);
     }
     if (sessions.size() + launching >= services.limits.sessionsPerEnvironment) {
       co_return Problem(ErrorCode::RESOURCE_EXHAUSTED,
@@ -192,6 +201,20 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec l
   auto& result = KJ_ASSERT_NONNULL(work->result);
   if (result.is<Problem>()) co_return result.get<Problem>().clone();
   co_return kj::addRef(*result.get<kj::Own<SessionActor>>());
+}
+
+// Who does not wait for a bring-up gets one begun, and is told why the last one failed.
+Outcome EnvironmentActor::unlessWaiting(const LaunchSpec& launch) {
+  if (launch.wait || current == EnvironmentState::READY) return nullptr;
+  kj::Maybe<Problem> failure;
+  if (current == EnvironmentState::FAILED) {
+    failure = lastError.map([](const Problem& problem) { return problem.clone(); });
+  }
+  begin();
+  KJ_IF_MAYBE (problem, failure) {
+    return kj::mv(*problem);
+  }
+  return preparing();
 }
 
 Problem EnvironmentActor::preparing() {
@@ -222,7 +245,6 @@ kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpe
 
 kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own<Launching> work,
                                                                          LaunchSpec launch) {
-  bool startNow = launch.start;
   auto stopsBefore = stops;
   KJ_IF_MAYBE (problem, co_await ready()) {
     co_return kj::mv(*problem);
@@ -231,28 +253,77 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own
     co_return kj::mv(*problem);
   }
   auto sessionId = newId(IdKind::SESSION, services.entropy);
-  auto made = co_await makeProcess(kj::mv(launch), newId(IdKind::RUN, services.entropy),
-                                   kj::str(sessionId));
-  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
-  auto process = kj::mv(made.get<kj::Own<ProcessActor>>());
-  auto session = kj::refcounted<SessionActor>(kj::str(sessionId), kj::addRef(*process));
+  auto runId = newId(IdKind::RUN, services.entropy);
+  // From here on a crash leaves records that say what there may be.
+  KJ_IF_MAYBE (problem, co_await beginRun(launch, sessionId, runId)) {
+    co_return kj::mv(*problem);
+  }
+  auto made = co_await startRun(kj::addRef(*work), kj::mv(launch), kj::str(sessionId),
+                                kj::mv(runId), stopsBefore);
+  if (made.is<Problem>() && sessions.find(sessionId) == nullptr) {
+    KJ_IF_MAYBE (problem, co_await ledger->removeSession(kj::str(sessionId))) {
+      // It says `starting`: the next start of the daemon finds out that there is nothing.
+      KJ_LOG(WARNING, "the records of a failed launch stay", row.id, sessionId, *problem);
+    }
+  }
+  co_return kj::mv(made);
+}
+
+kj::Promise<Outcome> EnvironmentActor::beginRun(const LaunchSpec& launch, kj::StringPtr sessionId,
+                                                kj::StringPtr runId) {
+  auto at = services.now();
+  SessionRecord session;
+  session.id = kj::str(sessionId);
+  session.environmentId = kj::str(row.id);
+  session.createdAt = session.changedAt = at;
+  RunRecord run;
+  run.id = kj::str(runId);
+  run.sessionId = kj::str(sessionId);
+  run.spec = launch.clone();
+  run.requestId = kj::heapArray<kj::byte>(launch.requestId);
+  run.createdAt = at;
+  RunningRecord running;
+  running.id = kj::str(runId);
+  running.sessionId = kj::str(sessionId);
+  running.taskId = kj::str(row.spec.taskId);
+  running.executionProfileId = kj::str(row.profileId);
+  running.executorId = kj::str(row.executorId);
+  running.runtime = kj::str(row.runtime);
+  running.resumable = true;
+  running.agentExecutionId = kj::str(runId);
+  running.worktreePath = kj::str(row.workspace);
+  running.lastSeenAt = at;
+  return ledger->beginRun(kj::mv(session), kj::mv(run), kj::mv(running));
+}
+
+// Unwinds what it made when it fails. What could not be unwound stays as a failed session.
+kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::startRun(kj::Own<Launching> work,
+                                                                      LaunchSpec launch,
+                                                                      kj::String sessionId,
+                                                                      kj::String runId,
+                                                                      uint32_t stopsBefore) {
+  bool startNow = launch.start;
   auto failure = interrupted(work->waiting == 0, stopsBefore);
+  KJ_IF_MAYBE (problem, failure) {
+    co_return kj::mv(*problem);
+  }
+  auto made = co_await makeProcess(kj::mv(launch), kj::mv(runId), kj::str(sessionId));
+  if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
+  auto session =
+      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub),
+                                   kj::str(sessionId), kj::mv(made.get<kj::Own<ProcessActor>>()));
+  failure = interrupted(work->waiting == 0, stopsBefore);
   if (failure == nullptr) {
     // In the map before the start, so that a stop meanwhile finds it.
     sessions.insert(kj::str(sessionId), kj::addRef(*session));
-    if (startNow) {
-      KJ_IF_MAYBE (problem, co_await session->start()) {
-        failure = kj::mv(*problem);
-        sessions.erase(sessionId);
-      }
-    }
+    if (startNow) failure = co_await session->start();
   }
   KJ_IF_MAYBE (problem, failure) {
     forgetLaunch(*work);  // From here on a repetition is a launch of its own.
-    co_await discardQuietly(kj::mv(process));
+    if (co_await discardQuietly(kj::addRef(*session))) sessions.erase(sessionId);
     co_return kj::mv(*problem);
   }
-  ++seq;
+  hub->changed();
   co_return kj::mv(session);
 }
 
@@ -271,9 +342,15 @@ kj::Promise<Result<kj::Own<ExecProcess>>> EnvironmentActor::exec(LaunchSpec laun
   KJ_IF_MAYBE (refusal, refuseNew()) {
     co_return kj::mv(*refusal);
   }
-  if (!launch.wait && current != EnvironmentState::READY) {
-    begin();
-    co_return preparing();
+  KJ_IF_MAYBE (problem, unlessWaiting(launch)) {
+    co_return kj::mv(*problem);
+  }
+  if (remembersExec(launch.requestId)) {
+    co_return Problem(ErrorCode::ALREADY_EXISTS,
+                      kj::str("an exec with this request id was run already"))
+        .because(kj::str("it ended with the connection that asked for it"))
+        .at(kj::str("spec.requestId"))
+        .advise(kj::str("make a new request id to run the command again"));
   }
   if (execs.size() + execing >= services.limits.execsPerEnvironment) {
     co_return Problem(
@@ -335,18 +412,45 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeExec(kj::Own<Ex
   co_return kj::mv(made.get<kj::Own<ProcessActor>>());
 }
 
-void EnvironmentActor::reap(kj::Own<ProcessActor> process) {
-  execs.erase(process->id());
-  making.add(discardQuietly(kj::mv(process)));
+bool EnvironmentActor::remembersExec(kj::ArrayPtr<const kj::byte> requestId) {
+  if (requestId.size() == 0) return false;
+  auto now = services.timer.now();
+  auto oldest = now - REQUEST_MEMORY;
+  execRequests.eraseAll([&](auto&, kj::TimePoint given) { return given < oldest; });
+  auto key = encodeHex(requestId);
+  if (execRequests.find(key) != nullptr) return true;
+  execRequests.insert(kj::mv(key), now);
+  return false;
 }
 
-kj::Promise<void> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process) {
-  KJ_IF_MAYBE (problem, co_await process->discard()) {
+void EnvironmentActor::reap(kj::Own<ProcessActor> process) {
+  execs.erase(process->id());
+  making.add(discardQuietly(kj::mv(process)).ignoreResult());
+}
+
+namespace {
+
+// Whether nothing is left; says so in the log otherwise.
+bool isDiscarded(const Outcome& outcome, kj::StringPtr environmentId, kj::StringPtr id) {
+  KJ_IF_MAYBE (problem, outcome) {
     // A lost helper took the process with it; anything else is worth a line.
-    if (problem->code != ErrorCode::UNREACHABLE) {
-      KJ_LOG(WARNING, "could not discard a process, ignoring", name, process->id(), *problem);
-    }
+    if (problem->code == ErrorCode::UNREACHABLE) return true;
+    KJ_LOG(WARNING, "could not discard a process, ignoring", environmentId, id, *problem);
+    return false;
   }
+  return true;
+}
+
+}  // namespace
+
+kj::Promise<bool> EnvironmentActor::discardQuietly(kj::Own<ProcessActor> process) {
+  auto outcome = co_await process->discard();
+  co_return isDiscarded(outcome, row.id, process->id());
+}
+
+kj::Promise<bool> EnvironmentActor::discardQuietly(kj::Own<SessionActor> session) {
+  auto outcome = co_await session->discard();
+  co_return isDiscarded(outcome, row.id, session->id());
 }
 
 }  // namespace capstan

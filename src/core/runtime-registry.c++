@@ -1,10 +1,15 @@
 #include "core/services.h"
 
+#include "base/async.h"
+
+#include <kj/debug.h>
+
 namespace capstan {
 
 void RuntimeRegistry::add(Backend& backend) {
   byName.upsert(kj::str(backend.name()), &backend,
                 [](Backend*& old, Backend*&& next) { old = next; });
+  KJ_LOG(INFO, "registered runtime", backend.name());
 }
 
 Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime, kj::StringPtr executorType) const {
@@ -26,6 +31,65 @@ kj::Vector<Backend*> RuntimeRegistry::list() const {
   for (auto& entry: byName)
     result.add(entry.value);
   return result;
+}
+
+kj::Promise<kj::Vector<RuntimeRegistry::Checked>> RuntimeRegistry::healthCheckAll() const {
+  kj::Vector<kj::String> names;
+  kj::Vector<kj::Promise<Health>> checks;
+  for (auto* backend: list()) {
+    names.add(kj::str(backend->name()));
+    checks.add(kj::evalNow([&]() { return backend->healthCheck(); }).catch_([](kj::Exception&& e) {
+      Health health;
+      health.reason = asProblem(e);
+      return health;
+    }));
+  }
+  auto healths = co_await kj::joinPromises(checks.releaseAsArray());
+  kj::Vector<Checked> result(names.size());
+  for (auto i: kj::indices(names))
+    result.add(Checked{kj::mv(names[i]), kj::mv(healths[i])});
+  co_return kj::mv(result);
+}
+
+namespace {
+
+using Answer = kj::OneOf<kj::Vector<Recovered>, Problem>;
+
+kj::Promise<Answer> askOne(Backend& backend, kj::Array<PlaceRecord> places) {
+  return kj::evalNow([&]() { return backend.recoverInstances(kj::mv(places)); })
+      .then([](kj::Vector<Recovered>&& recovered) -> Answer { return kj::mv(recovered); },
+            [](kj::Exception&& e) -> Answer { return asProblem(e); });
+}
+
+}  // namespace
+
+kj::Promise<RuntimeRegistry::AllRecovered> RuntimeRegistry::recoverAll(
+    kj::Array<RuntimePlaces> places) const {
+  AllRecovered result;
+  kj::Vector<kj::String> names;
+  kj::Vector<kj::Promise<Answer>> asked;
+  for (auto& each: places) {
+    auto type = kj::StringPtr("");
+    auto found = find(each.runtime, type);
+    if (found.is<Problem>()) {
+      result.failures.add(Failure{kj::mv(each.runtime), kj::mv(found.get<Problem>())});
+      continue;
+    }
+    names.add(kj::mv(each.runtime));
+    asked.add(askOne(*found.get<Backend*>(), kj::mv(each.places)));
+  }
+  auto answers = co_await kj::joinPromises(asked.releaseAsArray());
+  for (auto i: kj::indices(answers)) {
+    if (answers[i].is<Problem>()) {
+      auto& problem = answers[i].get<Problem>();
+      KJ_LOG(WARNING, "a runtime could not recover its environments", names[i], problem);
+      result.failures.add(Failure{kj::mv(names[i]), kj::mv(problem)});
+      continue;
+    }
+    for (auto& place: answers[i].get<kj::Vector<Recovered>>())
+      result.places.add(kj::mv(place));
+  }
+  co_return kj::mv(result);
 }
 
 }  // namespace capstan

@@ -25,6 +25,31 @@ public:
   // In order of their names.
   kj::Vector<Backend*> list() const;
 
+  // Every runtime's health by its name; one that fails by an exception is unhealthy for it, and
+  // none keeps the others from being asked.
+  struct Checked {
+    kj::String runtime;
+    Health health;
+  };
+  kj::Promise<kj::Vector<Checked>> healthCheckAll() const;
+
+  // What has become of the places, each asked of the runtime it is listed under. Of a runtime that
+  // could not be asked, or is not there, nothing is recovered and a failure is told; the others are
+  // asked all the same. Never rejects.
+  struct Failure {
+    kj::String runtime;
+    Problem problem;
+  };
+  struct AllRecovered {
+    kj::Vector<Recovered> places;
+    kj::Vector<Failure> failures;  // One a runtime.
+  };
+  struct RuntimePlaces {
+    kj::String runtime;
+    kj::Array<PlaceRecord> places;
+  };
+  kj::Promise<AllRecovered> recoverAll(kj::Array<RuntimePlaces> places) const;
+
 private:
   kj::TreeMap<kj::String, Backend*> byName;
 };

@@ -1,41 +1,102 @@
 #include "core/session-actor.h"
 
+#include "base/backoff.h"
+#include "domain/outcomes.h"
+
+#include <kj/debug.h>
+
 namespace capstan {
 
-SessionActor::SessionActor(kj::String id, kj::Own<ProcessActor> run)
-    : name(kj::mv(id)), process(kj::mv(run)) {}
+namespace {
 
-SessionState SessionActor::state() const {
-  if (process->lost() != nullptr) return SessionState::LOST;
-  if (process->exit() != nullptr) {
-    return stopRequested ? SessionState::STOPPED : SessionState::EXITED;
+RunOutcome outcomeOf(RunOutcome::Kind kind, UnixMs at) {
+  RunOutcome outcome;
+  outcome.kind = kind;
+  outcome.at = at;
+  return outcome;
+}
+
+RunOutcome clone(const RunOutcome& outcome) {
+  RunOutcome result;
+  result.kind = outcome.kind;
+  result.at = outcome.at;
+  KJ_IF_MAYBE (exit, outcome.exit) {
+    result.exit = exit->clone();
   }
-  if (startFailure != nullptr) return SessionState::FAILED;
-  if (stoppedUnstarted) return SessionState::STOPPED;
-  return process->started() ? SessionState::RUNNING : SessionState::STARTING;
+  KJ_IF_MAYBE (problem, outcome.error) {
+    result.error = problem->clone();
+  }
+  return result;
+}
+
+}  // namespace
+
+SessionActor::SessionActor(Services& services, kj::Own<EnvironmentLedger> ledgerParam,
+                           kj::Own<ChangeHub> changesParam, kj::String id,
+                           kj::Own<ProcessActor> process)
+    : services(services),
+      ledger(kj::mv(ledgerParam)),
+      changes(kj::mv(changesParam)),
+      name(kj::mv(id)),
+      run(kj::str(process->id())),
+      command(KJ_MAP(word, process->command()) { return kj::str(word); }),
+      live(kj::mv(process)) {
+  prepareEnd();
+}
+
+SessionActor::SessionActor(Services& services, kj::Own<EnvironmentLedger> ledgerParam,
+                           kj::Own<ChangeHub> changesParam, const SessionRecord& session,
+                           const RunRecord& record)
+    : services(services),
+      ledger(kj::mv(ledgerParam)),
+      changes(kj::mv(changesParam)),
+      name(kj::str(session.id)),
+      run(kj::str(record.id)),
+      command(KJ_MAP(word, record.spec.command) { return kj::str(word); }),
+      startedAt(record.runningAt) {
+  prepareEnd();
+  KJ_IF_MAYBE (outcome, record.outcome) {
+    show(*outcome);
+  } else {
+    current = SessionState::RECOVERING;
+  }
+}
+
+SessionActor::~SessionActor() noexcept(false) {}
+
+void SessionActor::prepareEnd() {
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  finish = kj::mv(pair.fulfiller);
+  settled = pair.promise.fork();
 }
 
 bool SessionActor::isLive() const {
-  auto now = state();
-  return now == SessionState::RUNNING || now == SessionState::STARTING;
+  return current == SessionState::RUNNING || current == SessionState::STARTING;
+}
+
+Result<kj::Own<ProcessActor>> SessionActor::process() {
+  KJ_IF_MAYBE (present, live) {
+    return kj::addRef(**present);
+  }
+  return Problem(ErrorCode::INSTANCE_LOST,
+                 kj::str("the run's process and its output are gone with the helper that ran it"))
+      .advise(kj::str("capstan session show ", name, " tells how it ended"));
 }
 
 SessionStatus SessionActor::status() const {
   SessionStatus status;
   status.id = kj::str(name);
-  status.state = state();
-  status.runId = kj::str(process->id());
-  status.command = KJ_MAP(word, process->command()) { return kj::str(word); };
-  status.startedAt = process->startedAt();
-  KJ_IF_MAYBE (exit, process->exit()) {
+  status.state = current;
+  status.runId = kj::str(run);
+  status.command = KJ_MAP(word, command) { return kj::str(word); };
+  status.startedAt = startedAt;
+  KJ_IF_MAYBE (exit, exitStatus) {
     status.exit = exit->clone();
-  } else {
-    status.pid = process->processId();
   }
-  KJ_IF_MAYBE (problem, process->lost()) {
-    status.lastError = problem->clone();
+  KJ_IF_MAYBE (present, live) {
+    if (current == SessionState::RUNNING) status.pid = (*present)->processId();
   }
-  KJ_IF_MAYBE (problem, startFailure) {
+  KJ_IF_MAYBE (problem, lastError) {
     status.lastError = problem->clone();
   }
   return status;
@@ -43,7 +104,8 @@ SessionStatus SessionActor::status() const {
 
 kj::Promise<SessionStatus> SessionActor::statusWithReport() {
   auto self = kj::addRef(*this);
-  auto report = co_await process->report();
+  if (live == nullptr) co_return status();
+  auto report = co_await kj::addRef(*KJ_ASSERT_NONNULL(live))->report();
 
   auto status = this->status();
   if (report.is<InstanceReport>()) {
@@ -60,6 +122,8 @@ kj::Promise<SessionStatus> SessionActor::statusWithReport() {
   co_return status;
 }
 
+// ---- start
+
 kj::Promise<Outcome> SessionActor::start() {
   auto self = kj::addRef(*this);
   Outcome outcome;
@@ -68,15 +132,98 @@ kj::Promise<Outcome> SessionActor::start() {
 }
 
 kj::Promise<void> SessionActor::startInTurn(Outcome& outcome) {
-  if (state() != SessionState::STARTING) {
+  if (current != SessionState::STARTING || live == nullptr) {
     outcome =
         Problem(ErrorCode::WRONG_STATE, kj::str("the session was started or stopped already"));
     co_return;
   }
+  auto process = kj::addRef(*KJ_ASSERT_NONNULL(live));
   outcome = co_await process->start();
-  KJ_IF_MAYBE (problem, outcome) {
-    startFailure = problem->clone();
+  if (outcome == nullptr) {
+    outcome = co_await ledger->runStarted(kj::str(name), kj::str(run), process->processId());
+    if (outcome != nullptr) {
+      // Nobody could take it back after a crash.
+      KJ_IF_MAYBE (problem, co_await process->discard()) {
+        KJ_LOG(WARNING, "could not end a run that could not be noted", name, run, *problem);
+      }
+    }
   }
+  KJ_IF_MAYBE (problem, outcome) {
+    auto failed = outcomeOf(RunOutcome::Kind::FAILED, services.now());
+    failed.error = problem->clone();
+    settleInBackground(kj::mv(failed));
+    co_await settled.addBranch();
+    co_return;
+  }
+  startedAt = process->startedAt();
+  current = SessionState::RUNNING;
+  changes->changed();
+  ending = watchEnd().eagerlyEvaluate(
+      [](kj::Exception&& e) { KJ_LOG(ERROR, "the end of a run was missed", e); });
+}
+
+// ---- the end
+
+// A member's work: holds no reference to this.
+kj::Promise<void> SessionActor::watchEnd() {
+  auto& process = *KJ_ASSERT_NONNULL(live);
+  co_await process.onEnd();
+  auto outcome = outcomeOf(RunOutcome::Kind::LOST, services.now());
+  KJ_IF_MAYBE (exit, process.exit()) {
+    outcome.kind = stopRequested ? RunOutcome::Kind::STOPPED : RunOutcome::Kind::EXITED;
+    outcome.exit = exit->clone();
+    if (exit->at != 0) outcome.at = exit->at;
+  }
+  KJ_IF_MAYBE (problem, process.lost()) {
+    outcome.error = problem->clone();
+  }
+  co_await settle(kj::mv(outcome));
+}
+
+void SessionActor::settleInBackground(RunOutcome outcome) {
+  ending = settle(kj::mv(outcome)).eagerlyEvaluate([](kj::Exception&& e) {
+    KJ_LOG(ERROR, "the end of a run could not be noted", e);
+  });
+}
+
+kj::Promise<void> SessionActor::settle(RunOutcome outcome) {
+  Backoff backoff(services.entropy, {.first = 1 * kj::SECONDS});
+  for (;;) {
+    auto written = co_await ledger->runEnded(kj::str(name), kj::str(run), clone(outcome));
+    // A row that is gone was removed with its environment.
+    bool gone = false;
+    KJ_IF_MAYBE (problem, written) {
+      gone = problem->code == ErrorCode::NOT_FOUND;
+    }
+    // Whoever waits for the process is told of its end, which is a fact, although the store is not.
+    if (!ended) show(outcome);
+    if (written == nullptr || gone) co_return;
+    KJ_IF_MAYBE (problem, written) {
+      KJ_LOG(ERROR, "cannot write down how a run ended, trying again", name, run, *problem);
+    }
+    co_await services.timer.afterDelay(backoff.next(services.timer.now()));
+  }
+}
+
+void SessionActor::show(const RunOutcome& outcome) {
+  ended = true;
+  current = sessionStateAfter(outcome.kind);
+  KJ_IF_MAYBE (exit, outcome.exit) {
+    exitStatus = exit->clone();
+  }
+  KJ_IF_MAYBE (problem, outcome.error) {
+    lastError = problem->clone();
+  }
+  finish->fulfill();
+  changes->changed();
+}
+
+kj::Promise<void> SessionActor::lose(Problem why) {
+  auto self = kj::addRef(*this);
+  auto outcome = outcomeOf(RunOutcome::Kind::LOST, services.now());
+  outcome.error = kj::mv(why);
+  settleInBackground(kj::mv(outcome));
+  co_await settled.addBranch();
 }
 
 kj::Promise<Outcome> SessionActor::stop(kj::Duration grace, StopMode mode) {
@@ -87,12 +234,10 @@ kj::Promise<Outcome> SessionActor::stop(kj::Duration grace, StopMode mode) {
 }
 
 kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome) {
-  if (process->lost() != nullptr) co_return;
-  if (!process->started()) {
-    stoppedUnstarted = true;
-  } else if (process->exit() == nullptr) {
-    stopRequested = true;
-  }
+  if (live == nullptr || current == SessionState::LOST) co_return;
+  auto process = kj::addRef(*KJ_ASSERT_NONNULL(live));
+  bool started = process->started();
+  if (started && process->exit() == nullptr) stopRequested = true;
   // Also after the agent's own exit: its descendants end here. And also without a start that is
   // known of: one whose answer was lost is ended, and the helper forgets the variables.
   auto stopped = co_await process->stop(grace, mode);
@@ -107,7 +252,33 @@ kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Ou
                 kj::str(survivors, " processes of the session could not be ended"))
             .because(kj::str("agentctl may not signal them (another user, or stuck in the kernel)"))
             .advise(kj::str("look for them with ps and end them as their user"));
+    co_return;
   }
+  if (started) {
+    co_await settled.addBranch();
+  } else if (isLive()) {
+    lastError = Problem(ErrorCode::CANCELLED, kj::str("the run was stopped before it was started"));
+    settleInBackground(outcomeOf(RunOutcome::Kind::STOPPED, services.now()));
+    co_await settled.addBranch();
+  }
+}
+
+kj::Promise<Result<ExitStatus>> SessionActor::wait() {
+  auto self = kj::addRef(*this);
+  co_await settled.addBranch();
+  KJ_IF_MAYBE (exit, exitStatus) {
+    co_return exit->clone();
+  }
+  KJ_IF_MAYBE (problem, lastError) {
+    co_return problem->clone();
+  }
+  co_return Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended, and nobody saw how"));
+}
+
+kj::Promise<Outcome> SessionActor::discard() {
+  auto self = kj::addRef(*this);
+  if (live == nullptr) co_return nullptr;
+  co_return co_await kj::addRef(*KJ_ASSERT_NONNULL(live))->discard();
 }
 
 }  // namespace capstan

@@ -1,42 +1,83 @@
 #pragma once
 
 #include "base/async.h"
+#include "core/change-hub.h"
+#include "core/environment-ledger.h"
 #include "core/process-actor.h"
 
 namespace capstan {
 
-// One conversation in an environment with its latest run. Counted; owned by its environment.
+// One conversation in an environment with its latest run. Counted; owned by its environment. What
+// it says of the run is what is durable: an end shows when it has been written down.
 class SessionActor final: public kj::Refcounted {
 public:
-  // `run` is created and configured, not started.
-  SessionActor(kj::String id, kj::Own<ProcessActor> run);
+  // A new run, created and configured, not started; its records say `starting`. Services outlive
+  // it.
+  SessionActor(Services& services, kj::Own<EnvironmentLedger> ledger, kj::Own<ChangeHub> changes,
+               kj::String id, kj::Own<ProcessActor> run);
+  // As the store has it, with no process that is known. A run that has not ended there is
+  // `recovering` until lose() or a later attachment.
+  SessionActor(Services& services, kj::Own<EnvironmentLedger> ledger, kj::Own<ChangeHub> changes,
+               const SessionRecord& session, const RunRecord& run);
+  ~SessionActor() noexcept(false);
 
   kj::StringPtr id() const { return name; }
-  ProcessActor& run() { return *process; }
-  SessionState state() const;
+  kj::StringPtr runId() const { return run; }
+  SessionState state() const { return current; }
   // True while its process may still run or be started.
   bool isLive() const;
+  // How the run ended; null while it goes on, and when nobody saw how.
+  kj::Maybe<const ExitStatus&> exit() const { return exitStatus; }
+
+  // The run's process; instanceLost when it and its output are gone with its helper.
+  Result<kj::Own<ProcessActor>> process();
 
   // What core itself knows: without positions and descendants.
   SessionStatus status() const;
   // Also asks the helper for those; without an answer they stay zero.
   kj::Promise<SessionStatus> statusWithReport();
 
-  // After a launch that stopped before the start.
+  // After a launch that stopped before the start. Resolves when it is durable that the run runs; a
+  // run of which that cannot be written down is ended again.
   kj::Promise<Outcome> start();
-  // Ends the run with all its descendants. Idempotent. Survivors: internal, with their number.
+  // Ends the run with all its descendants, durably. Idempotent. Survivors: internal, with their
+  // number.
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
+  // The exit, or why it cannot be told. Waits for a start that has not happened yet.
+  kj::Promise<Result<ExitStatus>> wait();
+  // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
+  kj::Promise<void> lose(Problem why);
+  // Ends the process, if any, by force, and deletes its log. Its records stay.
+  kj::Promise<Outcome> discard();
 
 private:
+  Services& services;
+  kj::Own<EnvironmentLedger> ledger;
+  kj::Own<ChangeHub> changes;
   kj::String name;
-  kj::Own<ProcessActor> process;
+  kj::String run;
+  kj::Array<kj::String> command;
+  SessionState current = SessionState::STARTING;
+  UnixMs startedAt = 0;
+  kj::Maybe<ExitStatus> exitStatus;
+  kj::Maybe<Problem> lastError;
+  kj::Maybe<kj::Own<ProcessActor>> live;
   bool stopRequested = false;
-  bool stoppedUnstarted = false;
-  kj::Maybe<Problem> startFailure;
+  bool ended = false;
   AsyncLock turns;  // A stop waits for a start in progress, then ends what it started.
+  kj::Own<kj::PromiseFulfiller<void>> finish;
+  kj::ForkedPromise<void> settled = nullptr;  // The run's end is known.
+  kj::Promise<void> ending = nullptr;         // Last: it uses all of the above.
 
+  void prepareEnd();
   kj::Promise<void> startInTurn(Outcome& outcome);
   kj::Promise<void> stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome);
+  kj::Promise<void> watchEnd();
+  // Writes the outcome down and shows it, and shows it also when the store does not take it yet.
+  kj::Promise<void> settle(RunOutcome outcome);
+  // Of a run that nothing watches; replaces `ending`.
+  void settleInBackground(RunOutcome outcome);
+  void show(const RunOutcome& outcome);
 };
 
 }  // namespace capstan

@@ -11,14 +11,20 @@ public:
   ~Supervisor() noexcept(false);
   KJ_DISALLOW_COPY_AND_MOVE(Supervisor);
 
+  // Reads what is durable, once, before anybody is served; a Problem when that cannot be read. What
+  // became of the environments meanwhile is then found out in the background, runtime by runtime:
+  // until it is known they are `recovering`. Goes on with clean-ups that were interrupted.
+  kj::Promise<Outcome> load();
+
   struct Ensured {
     kj::Own<EnvironmentActor> environment;
     bool made;
   };
-  // The environment of (owner, task), made if there is none; its bring-up goes on in the
-  // background. A spec that asks for another executor or directory than it has: executorMismatch
-  // or wrongState, naming both and the cures.
-  Result<Ensured> ensure(kj::StringPtr owner, EnvironmentSpec spec);
+  // The environment of (owner, task), made if there is none: durable when this resolves, its
+  // bring-up goes on in the background. A spec that asks for another executor or workspace than it
+  // has: executorMismatch or wrongState, naming both and the cures. Dropping the promise does not
+  // end the making.
+  kj::Promise<Result<Ensured>> ensure(kj::String owner, EnvironmentSpec spec);
 
   // By id, task id or unambiguous prefix of either, among the owner's own. Another owner's is
   // notFound.
@@ -48,6 +54,8 @@ public:
   kj::Promise<void> close();
 
 private:
+  // An environment whose row is being written, and all who want it.
+  struct Making;
   struct HealthEntry {
     RuntimeStatus status;
     kj::TimePoint asked = kj::origin<kj::TimePoint>();
@@ -57,11 +65,16 @@ private:
   HelperLinks links;
   kj::TreeMap<kj::String, kj::Own<EnvironmentActor>> byId;
   kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
+  kj::HashMap<kj::String, kj::Own<Making>> making;    // Likewise by task.
   kj::HashMap<kj::String, kj::Own<HealthEntry>> health;
   bool closing = false;
   kj::TaskSet tasks;
 
   static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);
+  void keep(kj::Own<EnvironmentActor> environment);
+  kj::Promise<void> recover(kj::String runtime, kj::Vector<kj::Own<EnvironmentActor>> lost);
+  Result<kj::Own<EnvironmentActor>> plan(kj::StringPtr owner, EnvironmentSpec spec);
+  kj::Promise<void> make(kj::Own<Making> work);
   Outcome compare(EnvironmentActor& present, const EnvironmentSpec& asked);
   kj::Promise<void> check(Backend& backend, HealthEntry& entry);
   kj::Promise<CleanupReport> remove(kj::Own<EnvironmentActor> environment, CleanupScope scope);

@@ -1,5 +1,7 @@
 #include "domain/environment.h"
 
+#include "domain/records.h"
+
 namespace capstan {
 
 Variable Variable::clone() const {
@@ -30,6 +32,20 @@ LaunchSpec LaunchSpec::clone() const {
   return result;
 }
 
+EnvironmentSpec EnvironmentSpec::clone() const {
+  EnvironmentSpec result;
+  result.requestId = kj::heapArray<kj::byte>(requestId);
+  result.taskId = kj::str(taskId);
+  result.title = kj::str(title);
+  result.tenantId = kj::str(tenantId);
+  result.executor = kj::str(executor);
+  result.profile = kj::str(profile);
+  result.workspace = workspace.clone();
+  for (auto& label: labels)
+    result.labels.add(Label{kj::str(label.key), kj::str(label.value)});
+  return result;
+}
+
 PrepareStep PrepareStep::clone() const {
   PrepareStep result;
   result.name = kj::str(name);
@@ -41,6 +57,22 @@ PrepareStep PrepareStep::clone() const {
   result.warningDetail = kj::str(warningDetail);
   result.startedAt = startedAt;
   result.endedAt = endedAt;
+  return result;
+}
+
+InventoryItem InventoryItem::clone() const {
+  InventoryItem result;
+  result.environmentId = kj::str(environmentId);
+  result.seq = seq;
+  result.runtime = kj::str(runtime);
+  result.step = kj::str(step);
+  result.kind = kj::str(kind);
+  result.name = kj::str(name);
+  result.identity = kj::str(identity);
+  result.state = state;
+  result.details = KJ_MAP(each, details) { return Label{kj::str(each.key), kj::str(each.value)}; };
+  result.createdAt = createdAt;
+  result.changedAt = changedAt;
   return result;
 }
 

@@ -84,6 +84,7 @@ struct LaunchSpec {
 
 // What a task asks of its environment.
 struct EnvironmentSpec {
+  kj::Array<kj::byte> requestId;  // The client's; empty = none. Of the call, not of the place.
   kj::String taskId;
   kj::String title;
   kj::String tenantId;
@@ -91,6 +92,8 @@ struct EnvironmentSpec {
   kj::String profile;
   WorkspaceSpec workspace;
   kj::Vector<Label> labels;
+
+  EnvironmentSpec clone() const;
 };
 
 // One step of long work, as shown to people.
@@ -146,6 +149,17 @@ struct EnvironmentStatus {
   kj::Maybe<Problem> lastError;
   kj::Vector<Label> labels;
   uint64_t seq = 0;
+};
+
+// How a runtime itself sees an environment. Texts may be empty, except `runtime`.
+struct RemoteStatus {
+  kj::String runtime;
+  kj::String remoteName;
+  kj::String state;
+  UnixMs createdAt = 0;
+  UnixMs lastCheckedAt = 0;  // Always given.
+  kj::String errorMessage;
+  kj::String details;  // A JSON object.
 };
 
 // How a runtime stands.

@@ -122,6 +122,9 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits) {
 }
 
 Outcome checkEnvironment(const EnvironmentSpec& spec, const Limits& limits, Caller caller) {
+  if (spec.requestId.size() != 0 && spec.requestId.size() != REQUEST_ID_BYTES) {
+    return invalid("spec.requestId", kj::str("a request id has ", REQUEST_ID_BYTES, " octets"));
+  }
   if (spec.title.size() > limits.textBytes) {
     return invalid("spec.title", kj::str("the title has more than ", limits.textBytes, " bytes"));
   }

@@ -30,8 +30,8 @@ struct Limits {
   size_t execsPerEnvironment = 256;      // At once; each costs a process and its descriptors.
   size_t labels = 64;
   size_t repositories = 32;  // Of one workspace; its source roots too.
-  size_t textBytes = 4096;  // Titles, labels, reasons, paths.
-  size_t listPage = 500;    // Rows in one answer, so that a turn stays short.
+  size_t textBytes = 4096;   // Titles, labels, reasons, paths.
+  size_t listPage = 500;     // Rows in one answer, so that a turn stays short.
   size_t executors = 500;
   size_t profiles = 2000;
   size_t tenantDefaults = 1000;         // Default executors.

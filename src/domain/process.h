@@ -40,6 +40,9 @@ struct Terminal {
   Terminal clone() const;
 };
 
+// TERM first and KILL after a grace, or KILL at once.
+enum class StopMode { GRACEFUL, FORCED };
+
 enum class OutputStream : uint8_t { STDOUT = 0, STDERR = 1 };
 
 // The number of a signal by its name without SIG ("TERM"), in upper case; null = no such signal

@@ -66,6 +66,9 @@ struct EnvironmentRecord {
   kj::Maybe<Problem> lastError;  // Code and message only.
   UnixMs createdAt = 0;
   UnixMs changedAt = 0;
+  kj::Vector<PrepareStep> steps;  // Of the latest bring-up that ended.
+  bool prepared = false;          // Repositories and prepare script are done with.
+  kj::String cleanupScope;        // How far a clean-up that has begun is to go; empty = none has.
   uint64_t version = 0;
 };
 
@@ -155,11 +158,13 @@ struct InventoryItem {
   kj::String step;      // The fault point's name: inv.<backend>.<step>.
   kj::String kind;      // directory, volume, ...
   kj::String name;      // What it is called there; known before it is made.
-  kj::String identity;  // What tells it from a namesake; empty while INTENDED.
+  kj::String identity;  // What tells it from a namesake; may be empty while INTENDED.
   State state = State::INTENDED;
   kj::Array<Label> details;
   UnixMs createdAt = 0;
   UnixMs changedAt = 0;
+
+  InventoryItem clone() const;
 };
 
 // A helper that serves local environments. One is current; older ones drain.

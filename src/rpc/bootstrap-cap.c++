@@ -24,7 +24,8 @@ protected:
       fail(context.getResults(), spec.get<Problem>());
       co_return;
     }
-    auto ensured = supervisor.ensure(principal, kj::mv(spec.get<EnvironmentSpec>()));
+    auto ensured =
+        co_await supervisor.ensure(kj::str(principal), kj::mv(spec.get<EnvironmentSpec>()));
     if (ensured.is<Problem>()) {
       fail(context.getResults(), ensured.get<Problem>());
       co_return;

@@ -232,6 +232,7 @@ Result<LaunchSpec> readLaunch(rpc::LaunchSpec::Reader in) {
 
 Result<EnvironmentSpec> readEnvironment(rpc::Supervisor::EnvironmentSpec::Reader in) {
   EnvironmentSpec spec;
+  spec.requestId = kj::heapArray<kj::byte>(in.getRequestId());
   spec.taskId = copy(in.getTaskId());
   spec.title = copy(in.getTitle());
   spec.tenantId = copy(in.getTenantId());

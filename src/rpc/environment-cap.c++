@@ -55,7 +55,7 @@ protected:
     }
     auto session = kj::mv(launched.get<kj::Own<SessionActor>>());
     auto results = context.getResults();
-    results.setRun(newRunCap(kj::addRef(session->run()), guard.clone()));
+    results.setRun(newRunCap(kj::addRef(*session), guard.clone()));
     results.setSession(newSessionCap(kj::mv(self), kj::mv(session), guard.clone()));
   }
 

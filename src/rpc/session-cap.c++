@@ -11,22 +11,39 @@ namespace {
 template <typename Server>
 class ProcessMethods: public Server {
 public:
-  ProcessMethods(kj::Own<ProcessActor> process, Guard guard)
-      : process(kj::mv(process)), guard(kj::mv(guard)) {}
+  explicit ProcessMethods(Guard guard): guard(kj::mv(guard)) {}
 
 protected:
   using Instance = rpc::Instance::Server;
+
+  // The process, or why there is none.
+  virtual Result<kj::Own<ProcessActor>> process() = 0;
+  // Null, and the answer is given, when there is none.
+  template <typename Context>
+  kj::Maybe<kj::Own<ProcessActor>> processFor(Context& context) {
+    auto found = process();
+    if (found.template is<Problem>()) {
+      fail(context.getResults(), found.template get<Problem>());
+      return nullptr;
+    }
+    return kj::mv(found.template get<kj::Own<ProcessActor>>());
+  }
 
   kj::Promise<void> output(Instance::OutputContext context) override {
     if (guard.refuses(ruleOf("Instance.output"), context)) co_return;
     auto params = context.getParams();
     OutputRequest what{params.getOffset(), params.getFollow(), params.getHold()};
-    co_await deliver(context, kj::addRef(*process), guard.clone(), what);
+    auto found = processFor(context);
+    KJ_IF_MAYBE (self, found) {
+      co_await deliver(context, kj::mv(*self), guard.clone(), what);
+    }
   }
   kj::Promise<void> stdin(Instance::StdinContext context) override {
     if (guard.refuses(ruleOf("Instance.stdin"), context)) co_return;
     auto takeOver = context.getParams().getTakeOver() ? TakeOver::YES : TakeOver::NO;
-    auto self = kj::addRef(*process);
+    auto found = processFor(context);
+    if (found == nullptr) co_return;
+    auto self = kj::mv(KJ_ASSERT_NONNULL(found));
     auto opened = co_await self->openStdin(takeOver);
     if (opened.template is<Problem>()) {
       fail(context.getResults(), opened.template get<Problem>());
@@ -37,7 +54,9 @@ protected:
   }
   kj::Promise<void> signal(Instance::SignalContext context) override {
     if (guard.refuses(ruleOf("Instance.signal"), context)) co_return;
-    auto self = kj::addRef(*process);
+    auto found = processFor(context);
+    if (found == nullptr) co_return;
+    auto self = kj::mv(KJ_ASSERT_NONNULL(found));
     KJ_IF_MAYBE (problem, co_await self->signal(copy(context.getParams().getName()))) {
       fail(context.getResults(), *problem);
     }
@@ -45,14 +64,15 @@ protected:
   kj::Promise<void> resize(Instance::ResizeContext context) override {
     if (guard.refuses(ruleOf("Instance.resize"), context)) co_return;
     auto params = context.getParams();
-    auto self = kj::addRef(*process);
+    auto found = processFor(context);
+    if (found == nullptr) co_return;
+    auto self = kj::mv(KJ_ASSERT_NONNULL(found));
     KJ_IF_MAYBE (problem, co_await self->resize(params.getColumns(), params.getRows())) {
       fail(context.getResults(), *problem);
     }
   }
-  kj::Promise<void> wait(Instance::WaitContext context) override {
-    if (guard.refuses(ruleOf("Instance.wait"), context)) co_return;
-    auto ended = co_await kj::addRef(*process)->wait();
+  template <typename Ended>
+  void answer(Instance::WaitContext context, Ended&& ended) {
     if (ended.template is<Problem>()) {
       fail(context.getResults(), ended.template get<Problem>());
     } else {
@@ -60,25 +80,51 @@ protected:
     }
   }
 
-  kj::Own<ProcessActor> process;
   Guard guard;
 };
 
+// One run of a session, also when a later one has followed it.
 class RunCap final: public ProcessMethods<rpc::Run::Server> {
 public:
-  using ProcessMethods::ProcessMethods;
+  RunCap(kj::Own<SessionActor> session, Guard guard)
+      : ProcessMethods(kj::mv(guard)),
+        session(kj::mv(session)),
+        run(kj::str(this->session->runId())) {}
 
 protected:
+  Result<kj::Own<ProcessActor>> process() override {
+    if (session->runId() != run) {
+      return Problem(ErrorCode::INSTANCE_LOST,
+                     kj::str("the run has ended, and run ", session->runId(), " has followed it"));
+    }
+    return session->process();
+  }
   kj::Promise<void> id(IdContext context) override {
     if (guard.refuses(ruleOf("Run.id"), context)) co_return;
-    context.getResults().setRunId(process->id());
+    context.getResults().setRunId(run);
   }
+  // When the end is durable: what is told here is true after a crash too.
+  kj::Promise<void> wait(Instance::WaitContext context) override {
+    if (guard.refuses(ruleOf("Instance.wait"), context)) co_return;
+    answer(context, co_await kj::addRef(*session)->wait());
+  }
+
+private:
+  kj::Own<SessionActor> session;
+  kj::String run;
 };
 
 class ExecCap final: public ProcessMethods<rpc::Instance::Server> {
 public:
   ExecCap(kj::Own<ExecProcess> owned, Guard guard)
-      : ProcessMethods(kj::addRef(owned->process()), kj::mv(guard)), owned(kj::mv(owned)) {}
+      : ProcessMethods(kj::mv(guard)), owned(kj::mv(owned)) {}
+
+protected:
+  Result<kj::Own<ProcessActor>> process() override { return kj::addRef(owned->process()); }
+  kj::Promise<void> wait(Instance::WaitContext context) override {
+    if (guard.refuses(ruleOf("Instance.wait"), context)) co_return;
+    answer(context, co_await kj::addRef(owned->process())->wait());
+  }
 
 private:
   kj::Own<ExecProcess> owned;
@@ -97,7 +143,7 @@ protected:
   }
   kj::Promise<void> run(RunContext context) override {
     if (guard.refuses(ruleOf("Session.run"), context)) co_return;
-    context.getResults().setRun(newRunCap(kj::addRef(session->run()), guard.clone()));
+    context.getResults().setRun(newRunCap(kj::addRef(*session), guard.clone()));
   }
   kj::Promise<void> start(StartContext context) override {
     if (guard.refuses(ruleOf("Session.start"), context)) co_return;
@@ -106,7 +152,7 @@ protected:
       fail(context.getResults(), *problem);
       co_return;
     }
-    context.getResults().setRun(newRunCap(kj::addRef(self->run()), guard.clone()));
+    context.getResults().setRun(newRunCap(kj::mv(self), guard.clone()));
   }
   kj::Promise<void> stop(StopContext context) override {
     if (guard.refuses(ruleOf("Session.stop"), context)) co_return;
@@ -119,7 +165,7 @@ protected:
       fail(context.getResults(), *problem);
       co_return;
     }
-    KJ_IF_MAYBE (exit, self->run().exit()) {
+    KJ_IF_MAYBE (exit, self->exit()) {
       write(context.getResults().initExit(), *exit);
     }
   }
@@ -127,15 +173,19 @@ protected:
     if (guard.refuses(ruleOf("Session.output"), context)) co_return;
     auto params = context.getParams();
     auto position = params.getPosition();
-    auto& run = session->run();
-    if (position.getRunId().size() > 0 && position.getRunId() != run.id()) {
+    if (position.getRunId().size() > 0 && position.getRunId() != session->runId()) {
       fail(context.getResults(), Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '",
                                                                        position.getRunId(), "'"))
                                      .at(kj::str("position.runId")));
       co_return;
     }
+    auto process = session->process();
+    if (process.is<Problem>()) {
+      fail(context.getResults(), process.get<Problem>());
+      co_return;
+    }
     OutputRequest what{position.getOffset(), params.getFollow(), params.getHold()};
-    co_await deliver(context, kj::addRef(run), guard.clone(), what);
+    co_await deliver(context, kj::mv(process.get<kj::Own<ProcessActor>>()), guard.clone(), what);
   }
 
 private:
@@ -146,8 +196,8 @@ private:
 
 }  // namespace
 
-rpc::Run::Client newRunCap(kj::Own<ProcessActor> process, Guard guard) {
-  return kj::heap<RunCap>(kj::mv(process), kj::mv(guard));
+rpc::Run::Client newRunCap(kj::Own<SessionActor> session, Guard guard) {
+  return kj::heap<RunCap>(kj::mv(session), kj::mv(guard));
 }
 
 rpc::Instance::Client newExecCap(kj::Own<ExecProcess> process, Guard guard) {

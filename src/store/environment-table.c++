@@ -13,7 +13,8 @@ constexpr kj::StringPtr STATES[] = {
 
 #define ENVIRONMENT_COLUMNS                                                                     \
   "id, owner, executor_id, executor_type, runtime, profile_id, state, workspace, spec_values, " \
-  "request_id, error_code, error_message, created_ms, changed_ms, version"
+  "request_id, error_code, error_message, created_ms, changed_ms, steps_values, prepared, "     \
+  "cleanup_scope, version"
 
 EnvironmentRecord read(Query& row) {
   EnvironmentRecord record;
@@ -30,7 +31,10 @@ EnvironmentRecord read(Query& row) {
   record.lastError = toProblem(row.integer(10), row.text(11));
   record.createdAt = row.integer(12);
   record.changedAt = row.integer(13);
-  record.version = row.integer(14);
+  record.steps = decodeSteps(row.bytes(14));
+  record.prepared = row.integer(15) != 0;
+  record.cleanupScope = row.text(16);
+  record.version = row.integer(17);
   return record;
 }
 
@@ -74,11 +78,11 @@ Outcome EnvironmentTable::add(const EnvironmentRecord& record) {
   }
   auto spec = encodeEnvironmentSpec(record.spec);
   db.run("INSERT INTO environment (task_id, " ENVIRONMENT_COLUMNS
-         ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+         ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
          record.spec.taskId, record.id, record.owner, record.executorId, record.executorType,
          record.runtime, record.profileId, wordOf(record.state, STATES), record.workspace, spec,
          request, problemCode(record.lastError), problemMessage(record.lastError), record.createdAt,
-         record.changedAt);
+         record.changedAt, encodeSteps(record.steps), record.prepared ? 1 : 0, record.cleanupScope);
   return nullptr;
 }
 
@@ -99,11 +103,24 @@ Result<uint64_t> EnvironmentTable::change(kj::StringPtr id, Change change, uint6
     KJ_IF_MAYBE (e, change.lastError) {
       error = e;
     }
+    kj::ArrayPtr<const PrepareStep> steps = present->steps;
+    KJ_IF_MAYBE (s, change.steps) {
+      steps = *s;
+    }
+    bool prepared = present->prepared;
+    KJ_IF_MAYBE (p, change.prepared) {
+      prepared = *p;
+    }
+    kj::StringPtr cleanupScope = present->cleanupScope;
+    KJ_IF_MAYBE (c, change.cleanupScope) {
+      cleanupScope = *c;
+    }
     db.run(
         "UPDATE environment SET state = ?, workspace = ?, error_code = ?, error_message = ?, "
-        "changed_ms = ?, version = version + 1 WHERE id = ?",
+        "changed_ms = ?, steps_values = ?, prepared = ?, cleanup_scope = ?, version = version + 1 "
+        "WHERE id = ?",
         wordOf(state, STATES), workspace, problemCode(*error), problemMessage(*error), change.at,
-        id);
+        encodeSteps(steps), prepared ? 1 : 0, cleanupScope, id);
     return present->version + 1;
   }
   return rowNotFound("environment", id);

@@ -25,6 +25,9 @@ public:
     kj::Maybe<EnvironmentState> state;
     kj::Maybe<kj::StringPtr> workspace;
     kj::Maybe<const kj::Maybe<Problem>&> lastError;
+    kj::Maybe<kj::ArrayPtr<const PrepareStep>> steps;
+    kj::Maybe<bool> prepared;
+    kj::Maybe<kj::StringPtr> cleanupScope;
     UnixMs at = 0;
   };
   // The new version. `ifVersion` 0 = whatever it is at.

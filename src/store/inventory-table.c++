@@ -48,11 +48,11 @@ Result<uint64_t> InventoryTable::intend(const InventoryItem& item, UnixMs at) {
     if (last.next()) seq = last.integer(0) + 1;
   }
   auto details = encodePairs(item.details);
-  auto state =
-      item.identity.size() == 0 ? InventoryItem::State::INTENDED : InventoryItem::State::MADE;
+  KJ_REQUIRE(item.state == InventoryItem::State::INTENDED || item.identity.size() > 0,
+             "what was made has an identity");
   db.run("INSERT INTO inventory (" INVENTORY_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
          item.environmentId, seq, item.runtime, item.step, item.kind, item.name, item.identity,
-         wordOf(state, STATES), details, at, at);
+         wordOf(item.state, STATES), details, at, at);
   return seq;
 }
 

@@ -12,8 +12,8 @@ class InventoryTable {
 public:
   explicit InventoryTable(Connection& db): db(db) {}
 
-  // A new item in state INTENDED, or MADE if it has an identity; its number, the next of the
-  // environment's. notFound without the environment.
+  // A new item in the state it says (MADE needs an identity; INTENDED may have one that was chosen
+  // beforehand); its number, the next of the environment's. notFound without the environment.
   Result<uint64_t> intend(const InventoryItem& item, UnixMs at);
   // The exact identity is known. Confirming the same identity again changes nothing; another one
   // than was confirmed before: ownershipMismatch. `details` replace the old ones.

@@ -126,7 +126,15 @@ INSERT INTO executor VALUES
   ('exec-local-docker', 'Local Docker', 'local_docker', 'active', 1, 1, x'', 0, 0, NULL, 1);
 )sql"_kj;
 
-constexpr Migration STEPS[] = {{1, VERSION_1}};
+// How an environment's place came to be, and whether a clean-up of it has begun and how far it was
+// to go.
+constexpr kj::StringPtr VERSION_2 = R"sql(
+ALTER TABLE environment ADD COLUMN steps_values BLOB NOT NULL DEFAULT x'';
+ALTER TABLE environment ADD COLUMN prepared INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE environment ADD COLUMN cleanup_scope TEXT NOT NULL DEFAULT '';
+)sql"_kj;
+
+constexpr Migration STEPS[] = {{1, VERSION_1}, {2, VERSION_2}};
 
 }  // namespace
 

@@ -175,6 +175,43 @@ EnvironmentSpec decodeEnvironmentSpec(kj::ArrayPtr<const kj::byte> bytes) {
   return spec;
 }
 
+kj::Array<kj::byte> encodeSteps(kj::ArrayPtr<const PrepareStep> steps) {
+  if (steps.size() == 0) return nullptr;
+  capnp::MallocMessageBuilder message;
+  auto list = message.initRoot<stored::Steps>().initEntries(steps.size());
+  for (auto i: kj::indices(steps)) {
+    list[i].setName(steps[i].name);
+    list[i].setCommand(steps[i].command);
+    list[i].setStatus(static_cast<uint16_t>(steps[i].status));
+    list[i].setOutput(steps[i].output);
+    list[i].setError(steps[i].error);
+    list[i].setWarning(steps[i].warning);
+    list[i].setWarningDetail(steps[i].warningDetail);
+    list[i].setStartedAt(steps[i].startedAt);
+    list[i].setEndedAt(steps[i].endedAt);
+  }
+  return pack(message);
+}
+
+kj::Vector<PrepareStep> decodeSteps(kj::ArrayPtr<const kj::byte> bytes) {
+  Unpacked<stored::Steps> message(bytes);
+  kj::Vector<PrepareStep> steps;
+  for (auto from: message.root().getEntries()) {
+    PrepareStep step;
+    step.name = kj::str(from.getName());
+    step.command = kj::str(from.getCommand());
+    step.status = static_cast<PrepareStep::Status>(from.getStatus());
+    step.output = kj::str(from.getOutput());
+    step.error = kj::str(from.getError());
+    step.warning = kj::str(from.getWarning());
+    step.warningDetail = kj::str(from.getWarningDetail());
+    step.startedAt = from.getStartedAt();
+    step.endedAt = from.getEndedAt();
+    steps.add(kj::mv(step));
+  }
+  return steps;
+}
+
 kj::Array<kj::byte> encodeLaunchSpec(const LaunchSpec& spec) {
   capnp::MallocMessageBuilder message;
   auto to = message.initRoot<stored::LaunchSpec>();

@@ -18,6 +18,9 @@ kj::Array<Variable> decodeVariables(kj::ArrayPtr<const kj::byte> bytes);
 kj::Array<kj::byte> encodeEnvironmentSpec(const EnvironmentSpec& spec);
 EnvironmentSpec decodeEnvironmentSpec(kj::ArrayPtr<const kj::byte> bytes);
 
+kj::Array<kj::byte> encodeSteps(kj::ArrayPtr<const PrepareStep> steps);
+kj::Vector<PrepareStep> decodeSteps(kj::ArrayPtr<const kj::byte> bytes);  // No octets = none.
+
 // Without `wait`, `start` and `deadline`, which belong to one call.
 kj::Array<kj::byte> encodeLaunchSpec(const LaunchSpec& spec);
 LaunchSpec decodeLaunchSpec(kj::ArrayPtr<const kj::byte> bytes);

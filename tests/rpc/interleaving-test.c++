@@ -12,7 +12,7 @@ namespace {
 kj::Own<EnvironmentActor> environmentOf(Daemon& daemon, kj::StringPtr task) {
   EnvironmentSpec spec;
   spec.taskId = kj::str(task);
-  auto ensured = daemon.core().ensure("uid:4711", kj::mv(spec));
+  auto ensured = daemon.wait(daemon.core().ensure(kj::str("uid:4711"), kj::mv(spec)));
   REQUIRE(ensured.is<Supervisor::Ensured>());
   return kj::mv(ensured.get<Supervisor::Ensured>().environment);
 }
@@ -160,7 +160,7 @@ TEST_CASE("a session's start goes on when its caller leaves") {
     starting.poll(daemon.loop.waitScope);
   }
   REQUIRE(daemon.becomesTrue([&]() { return session->state() == SessionState::RUNNING; }));
-  CHECK(session->run().processId() > 0);
+  CHECK(session->status().pid > 0);
 }
 
 TEST_CASE("a session that was stopped before its start is discarded with its instance") {
@@ -245,7 +245,7 @@ TEST_CASE("a daemon that ends takes nothing new") {
   CHECK(refused.get<Problem>().code == ErrorCode::SHUTTING_DOWN);
   EnvironmentSpec spec;
   spec.taskId = kj::str("t2");
-  auto ensured = daemon.core().ensure("uid:4711", kj::mv(spec));
+  auto ensured = daemon.wait(daemon.core().ensure(kj::str("uid:4711"), kj::mv(spec)));
   CHECK(ensured.get<Problem>().code == ErrorCode::SHUTTING_DOWN);
   daemon.wait(kj::mv(closing));
 }

@@ -33,6 +33,7 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   services = kj::heap<Services>(
       Services{loop.timer, kj::systemPreciseCalendarClock(), entropy, runtimes, *store, Limits()});
   supervisor = kj::heap<Supervisor>(*services);
+  KJ_REQUIRE(supervisor->load().wait(loop.waitScope) == nullptr);
   frontend = kj::heap<Frontend>(Frontend{*supervisor, "test", geteuid(), true, []() {}});
   server = kj::heap<RpcServer>(loop.timer, *frontend);
 }

@@ -127,6 +127,9 @@ Outcome runDaemon(DaemonOptions options) {
       timer,     kj::systemPreciseCalendarClock(), entropy, runtimes, *store, options.limits,
       configured};
   Supervisor supervisor(services);
+  KJ_IF_MAYBE (problem, supervisor.load().wait(io.waitScope)) {
+    return kj::mv(*problem);
+  }
 
   auto asked = kj::newPromiseAndFulfiller<void>();
   Frontend frontend{supervisor, VERSION, geteuid(), options.localAdmin,

@@ -1,0 +1,233 @@
+#include "core/environment-ledger.h"
+
+#include "domain/outcomes.h"
+#include "store/environment-table.h"
+#include "store/inventory-table.h"
+#include "store/run-table.h"
+#include "store/running-record-table.h"
+#include "store/session-table.h"
+
+namespace capstan {
+
+namespace {
+
+// What a row carries besides its texts, for the bound of the store's queue.
+constexpr size_t ROW_BYTES = 512;
+
+size_t sizeOf(const LaunchSpec& spec) {
+  size_t bytes = ROW_BYTES;
+  for (auto& word: spec.command)
+    bytes += word.size();
+  for (auto& variable: spec.variables)
+    bytes += variable.key.size() + variable.literal.size() + variable.secret.size();
+  return bytes;
+}
+
+size_t sizeOf(kj::ArrayPtr<const PrepareStep> steps) {
+  size_t bytes = ROW_BYTES;
+  for (auto& step: steps)
+    bytes += step.output.size() + step.error.size() + step.command.size() + step.name.size();
+  return bytes;
+}
+
+}  // namespace
+
+EnvironmentLedger::EnvironmentLedger(Services& services, kj::String environmentId,
+                                     kj::String runtime, kj::Vector<InventoryItem> inventory)
+    : services(services),
+      id(kj::mv(environmentId)),
+      runtime(kj::mv(runtime)),
+      items(kj::mv(inventory)) {}
+
+EnvironmentLedger::~EnvironmentLedger() noexcept(false) {}
+
+// ---- the environment's row
+
+kj::Promise<Outcome> EnvironmentLedger::add(EnvironmentRecord record) {
+  return services.store.write(
+      [record = kj::mv(record)](Connection& db) { return EnvironmentTable(db).add(record); });
+}
+
+kj::Promise<Outcome> EnvironmentLedger::change(Change change) {
+  size_t bytes = ROW_BYTES;
+  KJ_IF_MAYBE (steps, change.steps) {
+    bytes += sizeOf(*steps);
+  }
+  return services.store.write(
+      [id = kj::str(id), change = kj::mv(change), at = services.now()](Connection& db) -> Outcome {
+        EnvironmentTable::Change row;
+        row.state = change.state;
+        row.prepared = change.prepared;
+        row.at = at;
+        KJ_IF_MAYBE (workspace, change.workspace) {
+          row.workspace = workspace->asPtr();
+        }
+        KJ_IF_MAYBE (problem, change.lastError) {
+          row.lastError = *problem;
+        }
+        KJ_IF_MAYBE (steps, change.steps) {
+          row.steps = steps->asPtr();
+        }
+        KJ_IF_MAYBE (scope, change.cleanupScope) {
+          row.cleanupScope = scope->asPtr();
+        }
+        auto changed = EnvironmentTable(db).change(id, row);
+        if (changed.is<Problem>()) return kj::mv(changed.get<Problem>());
+        return nullptr;
+      },
+      bytes);
+}
+
+kj::Promise<Outcome> EnvironmentLedger::remove() {
+  return services.store.write(
+      [id = kj::str(id)](Connection& db) { return EnvironmentTable(db).remove(id); });
+}
+
+// ---- its inventory
+
+kj::Vector<InventoryItem> EnvironmentLedger::inventory() const {
+  kj::Vector<InventoryItem> result(items.size());
+  for (auto& item: items)
+    result.add(item.clone());
+  return result;
+}
+
+kj::Promise<Result<uint64_t>> EnvironmentLedger::intend(InventoryItem item) {
+  auto self = kj::addRef(*this);
+  item.environmentId = kj::str(id);
+  item.runtime = kj::str(runtime);
+  auto at = services.now();
+  item.createdAt = item.changedAt = at;
+  auto written = co_await services.store.write(
+      [item = item.clone(), at](Connection& db) { return InventoryTable(db).intend(item, at); });
+  if (written.is<uint64_t>()) {
+    item.seq = written.get<uint64_t>();
+    items.add(kj::mv(item));
+  }
+  co_return kj::mv(written);
+}
+
+kj::Promise<Outcome> EnvironmentLedger::confirm(uint64_t seq, kj::String identity,
+                                                kj::Array<Label> details) {
+  auto self = kj::addRef(*this);
+  auto at = services.now();
+  auto copied = KJ_MAP(each, details) { return Label{kj::str(each.key), kj::str(each.value)}; };
+  auto written = co_await services.store.write(
+      [id = kj::str(id), seq, identity = kj::str(identity), details = kj::mv(copied),
+       at](Connection& db) { return InventoryTable(db).confirm(id, seq, identity, details, at); });
+  if (written == nullptr) {
+    for (auto& item: items) {
+      if (item.seq != seq) continue;
+      item.state = InventoryItem::State::MADE;
+      item.identity = kj::mv(identity);
+      item.details = kj::mv(details);
+      item.changedAt = at;
+      break;
+    }
+  }
+  co_return kj::mv(written);
+}
+
+kj::Promise<Outcome> EnvironmentLedger::forget(uint64_t seq) {
+  auto self = kj::addRef(*this);
+  auto written = co_await services.store.write(
+      [id = kj::str(id), seq](Connection& db) { return InventoryTable(db).remove(id, seq); });
+  if (written == nullptr) {
+    kj::Vector<InventoryItem> rest;
+    for (auto& item: items) {
+      if (item.seq != seq) rest.add(kj::mv(item));
+    }
+    items = kj::mv(rest);
+  }
+  co_return kj::mv(written);
+}
+
+// ---- its sessions
+
+kj::Promise<Outcome> EnvironmentLedger::beginRun(kj::Maybe<SessionRecord> session, RunRecord run,
+                                                 RunningRecord running) {
+  auto bytes = sizeOf(run.spec);
+  return services.store.write(
+      [session = kj::mv(session), run = kj::mv(run),
+       running = kj::mv(running)](Connection& db) -> Outcome {
+        KJ_IF_MAYBE (record, session) {
+          KJ_IF_MAYBE (problem, SessionTable(db).add(*record)) {
+            return kj::mv(*problem);
+          }
+        }
+        KJ_IF_MAYBE (problem, RunTable(db).add(run)) {
+          return kj::mv(*problem);
+        }
+        auto put = RunningRecordTable(db).put(running);
+        if (put.is<Problem>()) return kj::mv(put.get<Problem>());
+        return nullptr;
+      },
+      bytes);
+}
+
+namespace {
+
+// The session's state and its running record, together with a change of its run.
+Outcome settleSession(Connection& db, kj::StringPtr sessionId, kj::StringPtr runId,
+                      SessionState state, kj::Function<void(RunningRecord&)> edit, UnixMs at) {
+  SessionTable::Change change;
+  change.state = state;
+  change.at = at;
+  auto changed = SessionTable(db).change(sessionId, change);
+  if (changed.is<Problem>()) return kj::mv(changed.get<Problem>());
+  RunningRecordTable records(db);
+  KJ_IF_MAYBE (record, records.find(sessionId)) {
+    if (record->agentExecutionId != runId) return nullptr;  // A later run has taken over.
+    edit(*record);
+    record->lastSeenAt = at;
+    auto put = records.put(*record);
+    if (put.is<Problem>()) return kj::mv(put.get<Problem>());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+kj::Promise<Outcome> EnvironmentLedger::runStarted(kj::String sessionId, kj::String runId,
+                                                   int64_t localPid) {
+  return services.store.write([sessionId = kj::mv(sessionId), runId = kj::mv(runId), localPid,
+                               at = services.now()](Connection& db) -> Outcome {
+    KJ_IF_MAYBE (problem, RunTable(db).setRunning(runId, at)) {
+      return kj::mv(*problem);
+    }
+    auto edit = [&](RunningRecord& record) {
+      record.status = RunningStatus::RUNNING;
+      record.localPid = localPid;
+    };
+    return settleSession(db, sessionId, runId, SessionState::RUNNING, edit, at);
+  });
+}
+
+kj::Promise<Outcome> EnvironmentLedger::runEnded(kj::String sessionId, kj::String runId,
+                                                 RunOutcome outcome) {
+  return services.store.write([sessionId = kj::mv(sessionId), runId = kj::mv(runId),
+                               outcome = kj::mv(outcome)](Connection& db) -> Outcome {
+    auto applied = RunTable(db).end(runId, outcome);
+    if (applied.is<Problem>()) return kj::mv(applied.get<Problem>());
+    if (applied.get<RunTable::Applied>() == RunTable::Applied::BEFORE) return nullptr;
+    auto edit = [&](RunningRecord& record) {
+      record.status = runningStatusAfter(outcome.kind);
+      record.localPid = 0;
+      KJ_IF_MAYBE (problem, outcome.error) {
+        record.errorMessage = kj::str(problem->message);
+      }
+    };
+    return settleSession(db, sessionId, runId, sessionStateAfter(outcome.kind), edit, outcome.at);
+  });
+}
+
+kj::Promise<Outcome> EnvironmentLedger::removeSession(kj::String sessionId) {
+  return services.store.write([sessionId = kj::mv(sessionId)](Connection& db) -> Outcome {
+    KJ_IF_MAYBE (problem, SessionTable(db).remove(sessionId)) {
+      if (problem->code != ErrorCode::NOT_FOUND) return kj::mv(*problem);
+    }
+    return nullptr;
+  });
+}
+
+}  // namespace capstan
