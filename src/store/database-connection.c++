@@ -6,6 +6,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -18,6 +19,7 @@ namespace {
 
 // Far above the number of statements in the program: a text made at run time is a mistake.
 constexpr size_t MOST_STATEMENTS = 512;
+constexpr int CHECKPOINT_WAIT_MS = 100;
 
 [[noreturn]] void fail(sqlite3* handle, int code) {
   int extended = handle == nullptr ? code : sqlite3_extended_errcode(handle);
@@ -111,7 +113,8 @@ Result<kj::Own<Connection>> Connection::open(kj::StringPtr path, ConnectionOptio
       nullptr);
   try {
     self.check(code);
-    sqlite3_busy_timeout(self.handle, options.busyTimeoutMs);
+    self.busyTimeoutMs = options.busyTimeoutMs;
+    sqlite3_busy_timeout(self.handle, self.busyTimeoutMs);
     if (sqlite3_db_readonly(self.handle, "main") == 1) {
       return refusedFile(path, kj::str("it is read-only"));
     }
@@ -228,8 +231,12 @@ uint64_t Connection::changes() const { return sqlite3_changes64(handle); }
 bool Connection::inTransaction() const { return sqlite3_get_autocommit(handle) == 0; }
 
 void Connection::checkpoint() {
+  // While it waits for readers it holds the writer's lock, so that a process which reads and then
+  // writes would wait for us.
+  sqlite3_busy_timeout(handle, std::min(busyTimeoutMs, CHECKPOINT_WAIT_MS));
   int code =
       sqlite3_wal_checkpoint_v2(handle, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  sqlite3_busy_timeout(handle, busyTimeoutMs);
   if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_LOCKED) {
     fail(handle, code);
   }

@@ -110,7 +110,7 @@ public:
   // Whether a transaction is open: some failures end it.
   bool inTransaction() const;
   // Moves the write-ahead log into the database and empties it; gives up quietly when somebody
-  // reads.
+  // reads for longer than a moment.
   void checkpoint();
 
   // What a failure means for people. Names the file and the cure.
@@ -132,6 +132,7 @@ public:
 private:
   kj::String file;
   sqlite3* handle = nullptr;
+  int busyTimeoutMs = 0;
   kj::HashMap<kj::String, sqlite3_stmt*> statements;
 
   Query start(kj::StringPtr sql, kj::ArrayPtr<const Bound> parameters);

@@ -1,4 +1,4 @@
-// The store on a full disk, behind a lock, read-only and damaged.
+// The store on a full disk, read-only and damaged.
 #include "store-fixture.h"
 #include "store/setting-table.h"
 
@@ -57,52 +57,6 @@ std::string content(kj::StringPtr path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// A process that has the database open and writes a setting again and again, or holds its lock.
-class OtherProcess {
-public:
-  enum class Does { HOLDS_LOCK, WRITES };
-  OtherProcess(kj::StringPtr path, Does does) {
-    int ready[2], stop[2];
-    KJ_SYSCALL(pipe2(ready, O_CLOEXEC));
-    KJ_SYSCALL(pipe2(stop, O_CLOEXEC | O_NONBLOCK));
-    KJ_SYSCALL(pid = fork());
-    if (pid == 0) {
-      auto connection = test::openTables(path);
-      char octet = 0;
-      auto stopped = [&]() { return read(stop[0], &octet, 1) == 1; };
-      if (does == Does::HOLDS_LOCK) connection->script("BEGIN IMMEDIATE");
-      (void)!write(ready[1], "r", 1);
-      for (int i = 0; !stopped(); ++i) {
-        if (does == Does::WRITES) {
-          connection->script("BEGIN IMMEDIATE");
-          connection->run("INSERT OR REPLACE INTO setting VALUES ('other', ?, 1)", kj::str(i));
-          connection->script("COMMIT");
-        }
-        usleep(2000);
-      }
-      _exit(0);
-    }
-    close(ready[1]);
-    close(stop[0]);
-    stopEnd = kj::AutoCloseFd(stop[1]);
-    char octet;
-    KJ_SYSCALL(read(ready[0], &octet, 1));
-    close(ready[0]);
-  }
-  ~OtherProcess() { end(); }
-  KJ_DISALLOW_COPY_AND_MOVE(OtherProcess);
-  void end() {
-    if (pid == 0) return;
-    (void)!write(stopEnd.get(), "s", 1);
-    waitpid(pid, nullptr, 0);
-    pid = 0;
-  }
-
-private:
-  pid_t pid;
-  kj::AutoCloseFd stopEnd;
-};
-
 // Writes until one fails; how many were stored.
 uint64_t fillByWriting(Store& store, Problem& failure) {
   auto large = kj::heapArray<char>(20000);
@@ -127,7 +81,7 @@ void checkFull(const Problem& problem, kj::StringPtr path) {
 
 }  // namespace
 
-TEST_CASE("a full disk refuses writes, keeps reads, and heals when there is room") {
+TEST_CASE("case 071: a full disk refuses writes, keeps reads, and heals when there is room") {
   TempDir temp;
   SmallDisk disk(temp.path());
   if (!disk.mounted) SKIP("only root with the right to mount can make a small disk");
@@ -176,7 +130,7 @@ TEST_CASE("a full disk refuses writes, keeps reads, and heals when there is room
   CHECK(has("after"));
 }
 
-TEST_CASE("a store cannot be begun on a full disk, and can when there is room") {
+TEST_CASE("case 071: a store cannot be begun on a full disk, and can when there is room") {
   TempDir temp;
   SmallDisk disk(temp.path());
   if (!disk.mounted) SKIP("only root with the right to mount can make a small disk");
@@ -222,45 +176,6 @@ TEST_CASE("a failed commit fails every waiter, also those behind it, and stores 
   CHECK(store.setting("behind5") == "");
   get(store.wait(store.set("small", "fits")));  // It is asked for after the failure was known.
   CHECK(store.database->readOnly() == nullptr);
-}
-
-TEST_CASE("a lock of another process is told, and waited for within the time-out") {
-  TempDir temp;
-  auto path = temp / "capstan.db";
-  OtherProcess other(path, OtherProcess::Does::HOLDS_LOCK);
-  test::IoLoop loop;
-  auto database = get(Database::open({.path = kj::str(path), .connection = {.busyTimeoutMs = 20}})
-                          .wait(loop.waitScope));
-  auto put = [&]() {
-    return database->write([](Connection& db) { return SettingTable(db).put("a", "b", 0); })
-        .wait(loop.waitScope);
-  };
-  auto problem = problemOf(put());
-  CHECK(problem.code == ErrorCode::STATE_LOCKED);
-  CHECK(problem.retry == RetryHint::SAME_REQUEST_LATER);
-  CHECK(test::contains(problem.message, path));
-  other.end();
-  CHECK(get(put()) == 1);
-}
-
-TEST_CASE("writes succeed while another process reads and writes the same file") {
-  TempDir temp;
-  auto path = temp / "capstan.db";
-  OtherProcess other(path, OtherProcess::Does::WRITES);
-  test::IoLoop loop;
-  auto database = get(Database::open({.path = kj::str(path)}).wait(loop.waitScope));
-  for (int i = 0; i < 50; ++i) {
-    // Reads first, then writes: what SQLite refuses at once outside BEGIN IMMEDIATE.
-    auto result = database
-                      ->write([i](Connection& db) -> Result<uint64_t> {
-                        SettingTable table(db);
-                        table.list("", 10);
-                        return table.put(kj::str("key", i), "value", 0);
-                      })
-                      .wait(loop.waitScope);
-    CHECK(get(kj::mv(result)) == 1);
-  }
-  CHECK(database->stats().failures == 0);
 }
 
 TEST_CASE("a store that cannot be written is refused at the start") {
