@@ -20,6 +20,15 @@ Problem cannotLock(kj::StringPtr path, kj::String cause) {
       .retryable(RetryHint::AFTER_USER_ACTION);
 }
 
+Problem cannotLock(kj::StringPtr path, int error) {
+  auto cause = kj::str(strerror(error));
+  if (error != ENOSPC && error != EDQUOT) return cannotLock(path, kj::mv(cause));
+  return Problem(ErrorCode::RESOURCE_EXHAUSTED, kj::str("state store full: ", path))
+      .because(kj::mv(cause))
+      .advise(kj::str("free space on that file system"))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
+
 // What the owner wrote about itself; only shown, never relied on.
 kj::String readOwner(int fd) {
   char text[256];
@@ -45,8 +54,8 @@ Result<StateLock> StateLock::take(kj::StringPtr directory) {
   auto path = kj::str(directory, "/lock");
   int fd = open(path.cStr(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) {
-    return cannotLock(path,
-                      errno == ELOOP ? kj::str("it is a symbolic link") : kj::str(strerror(errno)));
+    return errno == ELOOP ? cannotLock(path, kj::str("it is a symbolic link"))
+                          : cannotLock(path, errno);
   }
   kj::AutoCloseFd file(fd);
   struct stat info;
@@ -55,17 +64,17 @@ Result<StateLock> StateLock::take(kj::StringPtr directory) {
     return cannotLock(path, kj::str("it is not a file of this user"));
   }
   if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-    if (errno != EWOULDBLOCK) return cannotLock(path, kj::str(strerror(errno)));
+    if (errno != EWOULDBLOCK) return cannotLock(path, errno);
     return Problem(ErrorCode::STATE_LOCKED, kj::str("another daemon owns the state in ", directory))
         .because(readOwner(fd))
         .advise(kj::str("use that one, stop it, or choose another --state-dir"))
         .retryable(RetryHint::AFTER_USER_ACTION);
   }
   auto self = describeSelf();
-  if (ftruncate(fd, 0) < 0 ||
-      pwrite(fd, self.begin(), self.size(), 0) != static_cast<ssize_t>(self.size())) {
-    return cannotLock(path, kj::str(strerror(errno)));
-  }
+  if (ftruncate(fd, 0) < 0) return cannotLock(path, errno);
+  ssize_t written = pwrite(fd, self.begin(), self.size(), 0);
+  if (written < 0) return cannotLock(path, errno);
+  if (written < static_cast<ssize_t>(self.size())) return cannotLock(path, ENOSPC);
   return StateLock(kj::mv(file));
 }
 

@@ -1,6 +1,7 @@
 // The store on a full disk, read-only and damaged.
 #include "store-fixture.h"
 #include "store/setting-table.h"
+#include "store/state-lock.h"
 
 #include <kj/io.h>
 
@@ -140,6 +141,19 @@ TEST_CASE("case 071: a store cannot be begun on a full disk, and can when there 
   checkFull(problemOf(Database::open({.path = kj::str(path)}).wait(loop.waitScope)), path);
   disk.empty();
   get(Database::open({.path = kj::str(path)}).wait(loop.waitScope));
+}
+
+TEST_CASE("case 071: a state folder on a full disk is not taken, and can be when there is room") {
+  TempDir temp;
+  SmallDisk disk(temp.path());
+  if (!disk.mounted) SKIP("only root with the right to mount can make a small disk");
+  disk.fill();
+  auto problem = problemOf(StateLock::take(temp.path()));
+  CHECK(problem.code == ErrorCode::RESOURCE_EXHAUSTED);
+  CHECK(problem.message == kj::str("state store full: ", temp / "lock"));
+  CHECK(problem.hint == "free space on that file system");
+  disk.empty();
+  get(StateLock::take(temp.path()));
 }
 
 TEST_CASE("a failed commit fails every waiter, also those behind it, and stores none") {
