@@ -10,26 +10,6 @@ namespace {
 
 constexpr char HEX[] = "0123456789abcdef";
 
-// Octets of the valid UTF-8 sequence at the start of `rest`, and its code point; 0 = none.
-size_t decodeUtf8(kj::ArrayPtr<const char> rest, uint32_t& point) {
-  auto at = [&](size_t i) { return static_cast<kj::byte>(rest[i]); };
-  kj::byte lead = at(0);
-  if (lead < 0x80) {
-    point = lead;
-    return 1;
-  }
-  size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || rest.size() < size) return 0;
-  point = lead & (0x7fu >> size);
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-    point = point << 6 | (at(i) & 0x3fu);
-  }
-  bool overlong = (size == 3 && point < 0x800) || (size == 4 && point < 0x10000);
-  bool surrogate = point >= 0xd800 && point < 0xe000;
-  return overlong || surrogate || point > 0x10ffff ? 0 : size;
-}
-
 void appendEscaped(kj::Vector<char>& out, uint32_t point) {
   char text[6] = {
       '\\',           'u', HEX[point >> 12 & 15], HEX[point >> 8 & 15], HEX[point >> 4 & 15],
@@ -66,6 +46,25 @@ void appendText(kj::Vector<char>& out, kj::ArrayPtr<const char> text, Quoting qu
 }
 
 }  // namespace
+
+size_t decodeUtf8(kj::ArrayPtr<const char> rest, uint32_t& point) {
+  auto at = [&](size_t i) { return static_cast<kj::byte>(rest[i]); };
+  kj::byte lead = at(0);
+  if (lead < 0x80) {
+    point = lead;
+    return 1;
+  }
+  size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || rest.size() < size) return 0;
+  point = lead & (0x7fu >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+    point = point << 6 | (at(i) & 0x3fu);
+  }
+  bool overlong = (size == 3 && point < 0x800) || (size == 4 && point < 0x10000);
+  bool surrogate = point >= 0xd800 && point < 0xe000;
+  return overlong || surrogate || point > 0x10ffff ? 0 : size;
+}
 
 void appendJsonString(kj::Vector<char>& out, kj::ArrayPtr<const char> text) {
   out.add('"');

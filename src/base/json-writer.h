@@ -8,6 +8,10 @@
 
 namespace capstan {
 
+// Octets of the valid UTF-8 sequence at the start of `rest`, which is not empty, and its code
+// point; 0 = there is none.
+size_t decodeUtf8(kj::ArrayPtr<const char> rest, uint32_t& point);
+
 // Appends `text` to `out` as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD, one per
 // offending octet, so that the output is always valid; control characters, DEL, U+2028 and U+2029
 // are escaped.
