@@ -88,7 +88,7 @@ bool isWithin(kj::StringPtr inner, kj::StringPtr outer) {
 Problem badUrl(kj::StringPtr field, kj::StringPtr why) {
   return invalid(kj::str(field, ".url"), kj::str("the url ", why))
       .advise(kj::str("use https://HOST/PATH, ssh://USER@HOST/PATH, USER@HOST:PATH or "
-                      "git://HOST/PATH"));
+                      "git://HOST/PATH (administrators also file:///PATH)"));
 }
 
 // The url itself is not repeated: it holds what must not be shown.

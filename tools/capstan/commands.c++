@@ -22,6 +22,8 @@ constexpr OptionRule RUN[] = {
     {"--profile"_kj, "P"_kj, "executor profile"_kj},
     {"--tenant"_kj, "T"_kj, "the tenant the task belongs to"_kj},
     {"--workspace"_kj, "DIR"_kj, "a folder of yours to work in; never deleted"_kj},
+    {"--clone"_kj, "URL[#REF]"_kj, "a repository to work in; of several each gets a folder"_kj,
+     true},
     {"--env"_kj, "K=V"_kj, "a variable; K=secret:NAME for a secret's value"_kj, true},
     {"--cwd"_kj, "DIR"_kj, "working directory, relative to the workspace"_kj},
     {"--detach"_kj, ""_kj, "do not stay attached; print the ids"_kj},

@@ -166,6 +166,11 @@ int runEnvShow(Context& context) {
       steps.row(kj::mv(cells));
     }
     std::printf("%s", steps.finish().cStr());
+    for (auto step: status.getLastSteps()) {
+      if (step.getStatus() != "failed" && step.getWarning().size() == 0) continue;
+      std::printf("\n%s\n", plain(step.getName()).cStr());
+      printStepTrouble(stdout, step);
+    }
   }
   if (status.getSessions().size() > 0) {
     std::printf("\n");

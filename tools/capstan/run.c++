@@ -3,6 +3,7 @@
 #include "base/entropy.h"
 #include "base/ids.h"
 #include "client/standard-streams.h"
+#include "domain/workspace.h"
 #include "tools/capstan/commands.h"
 #include "tools/capstan/views.h"
 
@@ -25,6 +26,41 @@ kj::String absolute(kj::StringPtr path) {
          USAGE);
   }
   return kj::str(resolved);
+}
+
+// URL[#REF]. One repository is the workspace, several lie in it under their own names.
+void fillClones(kj::ArrayPtr<const kj::String> clones,
+                capnp::List<rpc::Repository>::Builder repositories) {
+  for (auto i: kj::indices(clones)) {
+    kj::StringPtr url = clones[i];
+    auto out = repositories[i];
+    KJ_IF_MAYBE (mark, url.findLast('#')) {
+      out.setRef(url.slice(*mark + 1));
+      out.setUrl(kj::str(url.slice(0, *mark)));
+      if (out.getRef().size() == 0) failUsage(kj::str("no ref after the # of --clone ", url));
+    } else {
+      out.setUrl(url);
+    }
+    if (clones.size() == 1) return;
+    auto folder = folderOfUrl(out.getUrl());
+    if (folder.size() == 0) failUsage(kj::str("--clone ", url, " has no name for its folder"));
+    for (size_t other = 0; other < i; ++other) {
+      if (repositories[other].getPath() == folder) {
+        failUsage(kj::str("two repositories would both be cloned to ", folder));
+      }
+    }
+    out.setPath(folder);
+  }
+}
+
+void fillWorkspace(const Arguments& arguments, rpc::WorkspaceSpec::Builder workspace) {
+  auto clones = arguments.all("--clone");
+  KJ_IF_MAYBE (folder, arguments.get("--workspace")) {
+    if (clones.size() > 0) failUsage(kj::str("--workspace and --clone exclude each other"));
+    workspace.setDirectory(absolute(*folder));
+  } else if (clones.size() > 0) {
+    fillClones(clones, workspace.initRepositories(clones.size()));
+  }
 }
 
 struct Launched {
@@ -72,15 +108,13 @@ Launched launch(Context& context) {
   KJ_IF_MAYBE (profile, arguments.get("--profile")) {
     spec.setProfileId(*profile);
   }
-  KJ_IF_MAYBE (folder, arguments.get("--workspace")) {
-    spec.initWorkspace().setDirectory(absolute(*folder));
-  }
+  fillWorkspace(arguments, spec.initWorkspace());
   auto ensured = ensure.send();
 
   // Sent before the answer: one round trip for both.
   auto launchRequest = ensured.getEnvironment().launchRequest();
   fillLaunch(context, launchRequest.initSpec());
-  launchRequest.setProgress(kj::heap<SlowProgress>(context.timer()));
+  launchRequest.setProgress(kj::heap<SlowProgress>(context));
   auto launched = launchRequest.send();
 
   auto environment = context.wait(
@@ -196,21 +230,27 @@ int launchFailureCode(const Problem& problem) {
   return problem.upstreamCode == "ENOENT" ? COMMAND_NOT_FOUND : CANNOT_EXECUTE;
 }
 
-SlowProgress::SlowProgress(kj::Timer& timer): begun(timer.now()), timer(timer) {}
+SlowProgress::SlowProgress(Context& context)
+    : begun(context.timer().now()), timer(context.timer()), json(context.json()) {}
 
 kj::Promise<void> SlowProgress::report(ReportContext context) {
   auto params = context.getParams();
   auto step = params.getStep();
-  auto line = kj::str("[", params.getIndex() + 1, "/", params.getTotal(), "] ", step.getName(),
-                      ": ", step.getStatus());
-  if (timer.now() - begun < 1 * kj::SECONDS) {
-    early.add(kj::mv(line));
-    return kj::READY_NOW;
-  }
+  kj::StringPtr status = step.getStatus();
+  // Those to come are only waiting, and a step whose output grows is reported again and again.
+  if (status == "pending") return kj::READY_NOW;
+  auto line = kj::str("[", params.getIndex() + 1, "/", params.getTotal(), "] ",
+                      plain(step.getName()), ": ", status);
+  if (line == last) return kj::READY_NOW;
+  early.add(kj::str(line));
+  last = kj::mv(line);
+  bool wentWrong = status == "failed" || step.getWarning().size() > 0;
+  // In JSON the error alone stands on standard error of a command that fails at once.
+  if (timer.now() - begun < 1 * kj::SECONDS && (json || !wentWrong)) return kj::READY_NOW;
   for (auto& each: early)
     std::fprintf(stderr, "%s\n", each.cStr());
   early.clear();
-  std::fprintf(stderr, "%s\n", line.cStr());
+  if (wentWrong && !json) printStepTrouble(stderr, step);
   return kj::READY_NOW;
 }
 

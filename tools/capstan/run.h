@@ -25,10 +25,12 @@ kj::Promise<Result<rpc::Subscription::Client>> subscribe(Request request) {
       });
 }
 
-// Shows steps on standard error once the work takes longer than a second.
+// Shows steps on standard error once the work takes longer than a second, and those that go wrong
+// with the end of their output at once.
 class SlowProgress final: public rpc::Progress::Server {
 public:
-  explicit SlowProgress(kj::Timer& timer);
+  // The context outlives it.
+  explicit SlowProgress(Context& context);
 
 protected:
   kj::Promise<void> report(ReportContext context) override;
@@ -36,7 +38,9 @@ protected:
 private:
   kj::TimePoint begun;
   kj::Timer& timer;
+  bool json;
   kj::Vector<kj::String> early;  // Lines of the first second.
+  kj::String last;
 };
 
 // Feeds stdin (null = the process takes none), watches Ctrl-C and waits for the end of process and

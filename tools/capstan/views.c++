@@ -128,6 +128,26 @@ kj::String commandText(rpc::SessionInfo::Reader session, size_t width) {
   return kj::str(text.slice(0, cut), "...");
 }
 
+void printStepTrouble(FILE* to, rpc::PrepareStep::Reader step) {
+  constexpr size_t MOST_LINES = 20;
+  if (step.getWarning().size() > 0) {
+    std::fprintf(to, "  warning: %s: %s\n", plain(step.getWarning()).cStr(),
+                 plain(step.getWarningDetail()).cStr());
+  }
+  kj::Vector<kj::ArrayPtr<const char>> lines;
+  kj::ArrayPtr<const char> rest = kj::StringPtr(step.getOutput()).asArray();
+  while (rest.size() > 0) {
+    size_t length = 0;
+    while (length < rest.size() && rest[length] != '\n')
+      ++length;
+    lines.add(rest.slice(0, length));
+    rest = rest.slice(kj::min(length + 1, rest.size()), rest.size());
+  }
+  size_t begin = lines.size() > MOST_LINES ? lines.size() - MOST_LINES : 0;
+  for (auto line: lines.slice(begin, lines.size()))
+    std::fprintf(to, "  | %s\n", plain(kj::heapString(line)).cStr());
+}
+
 void writeJson(JsonWriter& json, rpc::Error::Reader error) {
   json.beginObject()
       .member("code", errorCodeName(error.getCode()))
@@ -197,11 +217,14 @@ void writeJson(JsonWriter& json, rpc::EnvironmentStatus::Reader status) {
   for (auto step: status.getLastSteps()) {
     json.beginObject()
         .member("name", kj::StringPtr(step.getName()))
+        .member("command", kj::StringPtr(step.getCommand()))
         .member("status", kj::StringPtr(step.getStatus()))
         .member("startedAt", step.getStartedAt())
         .member("endedAt", step.getEndedAt())
         .member("output", kj::StringPtr(step.getOutput()))
         .member("error", kj::StringPtr(step.getError()))
+        .member("warning", kj::StringPtr(step.getWarning()))
+        .member("warningDetail", kj::StringPtr(step.getWarningDetail()))
         .endObject();
   }
   json.endArray();

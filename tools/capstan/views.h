@@ -7,6 +7,8 @@
 
 #include <kj/vector.h>
 
+#include <cstdio>
+
 namespace capstan::cli {
 
 // Rows of text in columns that are as wide as they need to be; control characters are escaped.
@@ -31,6 +33,9 @@ kj::String exitText(rpc::SessionInfo::Reader session);
 // The time of day today, else the date, in local time; "-" when unknown.
 kj::String timeText(int64_t unixMs);
 kj::String commandText(rpc::SessionInfo::Reader session, size_t width);
+
+// The warning of a step and the last lines of its output, indented.
+void printStepTrouble(FILE* to, rpc::PrepareStep::Reader step);
 
 void writeJson(JsonWriter& json, rpc::Error::Reader error);
 void writeJson(JsonWriter& json, rpc::SessionInfo::Reader session, kj::StringPtr environmentId);
