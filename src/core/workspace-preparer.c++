@@ -33,10 +33,12 @@ public:
 
   kj::Promise<Outcome> prepare();
   kj::Promise<Outcome> cleanUp();
-  void cancel() {
+  void interrupt() { cancelling->fulfill(); }
+  // Nobody waits any more.
+  void abandon() {
     for (auto& step: steps)
       step->hide();
-    cancelling->fulfill();
+    interrupt();
   }
 
 private:
@@ -275,11 +277,14 @@ kj::Promise<Outcome> Preparation::cleanUp() {
 }
 
 kj::Promise<Outcome> perform(PreparerTools tools, PreparePlan plan, ProgressSink& sink,
+                             kj::Promise<void> interrupt,
                              kj::Promise<Outcome> (Preparation::*what)()) {
   auto work = kj::refcounted<Preparation>(tools, kj::mv(plan), sink);
   auto pair = kj::newPromiseAndFulfiller<Outcome>();
-  KJ_DEFER(work->cancel());
+  KJ_DEFER(work->abandon());
   auto& preparation = *work;
+  auto interrupting =
+      interrupt.then([&preparation]() { preparation.interrupt(); }).eagerlyEvaluate(nullptr);
   tools.making.add(
       deliver((preparation.*what)().attach(kj::addRef(*work)), kj::mv(pair.fulfiller)));
   co_return co_await pair.promise;
@@ -287,12 +292,14 @@ kj::Promise<Outcome> perform(PreparerTools tools, PreparePlan plan, ProgressSink
 
 }  // namespace
 
-kj::Promise<Outcome> prepareWorkspace(PreparerTools tools, PreparePlan plan, ProgressSink& sink) {
-  return perform(tools, kj::mv(plan), sink, &Preparation::prepare);
+kj::Promise<Outcome> prepareWorkspace(PreparerTools tools, PreparePlan plan, ProgressSink& sink,
+                                      kj::Promise<void> interrupt) {
+  return perform(tools, kj::mv(plan), sink, kj::mv(interrupt), &Preparation::prepare);
 }
 
-kj::Promise<Outcome> runCleanupScript(PreparerTools tools, PreparePlan plan, ProgressSink& sink) {
-  return perform(tools, kj::mv(plan), sink, &Preparation::cleanUp);
+kj::Promise<Outcome> runCleanupScript(PreparerTools tools, PreparePlan plan, ProgressSink& sink,
+                                      kj::Promise<void> interrupt) {
+  return perform(tools, kj::mv(plan), sink, kj::mv(interrupt), &Preparation::cleanUp);
 }
 
 }  // namespace capstan

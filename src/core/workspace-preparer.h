@@ -52,11 +52,14 @@ struct PreparerTools {
 // for the script to `sink`. What is there already is never overwritten, so that it can be repeated
 // after a failure, a crash or a cancellation at any point. Problems: prepareFailed, timeout,
 // wrongState and workspaceLost for what is or is not in the place, invalidArgument for a script or
-// config that cannot be used, those of the helper. Dropping the promise cancels: `sink` is not used
-// any more, and `making` stays busy until no process is left.
-kj::Promise<Outcome> prepareWorkspace(PreparerTools tools, PreparePlan plan, ProgressSink& sink);
+// config that cannot be used, those of the helper. When `interrupt` resolves, all processes are
+// ended and the answer is cancelled (a rejected one never resolves). Dropping the promise does the
+// same unseen: `sink` is not used any more, and `making` stays busy until no process is left.
+kj::Promise<Outcome> prepareWorkspace(PreparerTools tools, PreparePlan plan, ProgressSink& sink,
+                                      kj::Promise<void> interrupt = kj::NEVER_DONE);
 
 // Runs the clean-up script, if there is one, within deadlines.cleanup; otherwise as above.
-kj::Promise<Outcome> runCleanupScript(PreparerTools tools, PreparePlan plan, ProgressSink& sink);
+kj::Promise<Outcome> runCleanupScript(PreparerTools tools, PreparePlan plan, ProgressSink& sink,
+                                      kj::Promise<void> interrupt = kj::NEVER_DONE);
 
 }  // namespace capstan

@@ -123,9 +123,9 @@ void Place::program(kj::StringPtr name, kj::StringPtr script) {
   KJ_SYSCALL(chmod(path.cStr(), 0755));
 }
 
-kj::Promise<Outcome> Place::start(PreparePlan plan) {
+kj::Promise<Outcome> Place::start(PreparePlan plan, kj::Promise<void> interrupt) {
   recorder = Recorder();
-  return prepareWorkspace(tools(), kj::mv(plan), recorder);
+  return prepareWorkspace(tools(), kj::mv(plan), recorder, kj::mv(interrupt));
 }
 
 std::string Place::told(Outcome outcome) {

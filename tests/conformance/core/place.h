@@ -50,7 +50,7 @@ public:
   // In front of the others in PATH: a program of the test's own.
   void program(kj::StringPtr name, kj::StringPtr script);
 
-  kj::Promise<Outcome> start(PreparePlan plan);
+  kj::Promise<Outcome> start(PreparePlan plan, kj::Promise<void> interrupt = kj::NEVER_DONE);
   // To the end; "(fine)" or the Problem's code and text. Requires that no instance is left.
   std::string prepare(PreparePlan plan);
   std::string cleanUp(PreparePlan plan);

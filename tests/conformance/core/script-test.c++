@@ -251,6 +251,29 @@ TEST_CASE("a dropped preparation leaves no process, whenever it is dropped") {
   CHECK(place.recorder.reports == reports);  // The sink is not used any more.
 }
 
+TEST_CASE("an interrupted preparation ends its processes, then says so") {
+  Place place;
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  auto work = place.start(scripted(place, "echo far; setsid sleep 71724 & sleep 71724"),
+                          kj::mv(pair.promise));
+  CHECK(becomesTrue(place.loop, [&]() {
+    work.poll(place.loop.waitScope);
+    return processesWith("71724") >= 2;
+  }));
+  pair.fulfiller->fulfill();
+  auto outcome = test::await(place.loop, kj::mv(work));
+  CHECK(KJ_ASSERT_NONNULL(outcome).code == ErrorCode::CANCELLED);
+  CHECK(processesWith("71724") == 0);
+  CHECK(place.recorder.last().status == PrepareStep::Status::FAILED);
+  CHECK(place.recorder.last().output == "far\n");
+
+  // One that nobody can give any more interrupts nothing.
+  auto never = kj::newPromiseAndFulfiller<void>();
+  auto other = place.start(scripted(place, "sleep 0.2"), kj::mv(never.promise));
+  never.fulfiller = nullptr;
+  CHECK(test::await(place.loop, kj::mv(other)) == nullptr);
+}
+
 TEST_CASE("a helper that dies makes the preparation fail") {
   Place place;
   auto work = place.start(scripted(place, "echo x; sleep 71722"));
