@@ -32,6 +32,12 @@ kj::StringPtr idPrefix(IdKind kind) {
       return "x-"_kj;
     case IdKind::PRINCIPAL:
       return "p-"_kj;
+    case IdKind::EXECUTOR:
+      return "exec-"_kj;
+    case IdKind::PROFILE:
+      return "prof-"_kj;
+    case IdKind::SECRET:
+      return "sec-"_kj;
   }
   KJ_UNREACHABLE;
 }

@@ -7,8 +7,18 @@
 
 namespace capstan {
 
-// Each kind has a prefix: env- s- r- g- x- p-.
-enum class IdKind { ENVIRONMENT, SESSION, RUN, GRANT, EXEC, PRINCIPAL };
+// Each kind has a prefix: env- s- r- g- x- p- exec- prof- sec-.
+enum class IdKind {
+  ENVIRONMENT,
+  SESSION,
+  RUN,
+  GRANT,
+  EXEC,
+  PRINCIPAL,
+  EXECUTOR,
+  PROFILE,
+  SECRET,
+};
 
 // The prefix with its hyphen.
 kj::StringPtr idPrefix(IdKind kind);

@@ -34,6 +34,10 @@ struct ProfileChange {
   kj::Maybe<kj::Array<Variable>> variables;
 };
 
+// About what a change carries.
+size_t bytesOf(const ExecutorChange& change);
+size_t bytesOf(const ProfileChange& change);
+
 // The row as it is to be stored: `present` with the change in it, checked; `version` is the one
 // that the store must find, NEW_ROW without `present`. invalidArgument naming the field; wrongState
 // (afterRefresh, naming the present version) when `present` has another version than the change
@@ -41,12 +45,13 @@ struct ProfileChange {
 //
 // Types are those of runtimeOf(), the alias written out. Names have 1 to 100 octets of printable
 // text, no blank at either end, no '-' in front, and not the form of an id. Config keys are A-Z a-z
-// 0-9 . _ -, each once; keys this version does not know are kept, documented ones have their form
-// checked. A host key's fingerprint is never taken from a save: it may stay or be cleared.
-Result<ExecutorRecord> applied(kj::Maybe<const ExecutorRecord&> present, ExecutorChange change,
-                               const Limits& limits, UnixMs now);
+// 0-9 . _ -, each once, and one with an empty value is left out; keys this version does not know
+// are kept, documented ones have their form checked. A host key's fingerprint is never taken from a
+// save: it may stay or be cleared.
+Result<ExecutorRecord> applied(kj::Maybe<const ExecutorRecord&> present,
+                               const ExecutorChange& change, const Limits& limits, UnixMs now);
 // Variables get the origin executorProfile; a set that could never resolve is variableConflict.
-Result<ProfileRecord> applied(kj::Maybe<const ProfileRecord&> present, ProfileChange change,
+Result<ProfileRecord> applied(kj::Maybe<const ProfileRecord&> present, const ProfileChange& change,
                               const Limits& limits, UnixMs now);
 
 // Names of secrets: 1 to 128 of A-Z a-z 0-9 . _ - and /, the first a letter or digit. Null = fine.

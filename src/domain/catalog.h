@@ -11,6 +11,10 @@ namespace capstan {
 ExecutorRecord clone(const ExecutorRecord& record);
 ProfileRecord clone(const ProfileRecord& record);
 
+// About what a row takes.
+size_t bytesOf(const ExecutorRecord& record);
+size_t bytesOf(const ProfileRecord& record);
+
 // Which executors, with their profiles, a caller may list and use. What is outside is not found.
 struct CatalogScope {
   kj::Maybe<kj::Array<kj::String>> executorIds;  // Null = all.
@@ -77,6 +81,9 @@ public:
   void removeProfile(kj::StringPtr id);
   // An empty executor id clears it.
   void setDefault(kj::StringPtr tenant, kj::StringPtr executorId);
+
+  // About what all of it takes.
+  size_t bytes() const;
 
 private:
   kj::TreeMap<kj::String, ExecutorRecord> executorById;
