@@ -57,6 +57,17 @@ kj::Maybe<EnvironmentRecord> EnvironmentTable::findByTask(kj::StringPtr owner,
                           owner, taskId));
 }
 
+// Both look through all rows: only the removal of an executor or a profile asks.
+kj::Maybe<EnvironmentRecord> EnvironmentTable::findByExecutor(kj::StringPtr executorId) {
+  return readOne(db.query(
+      "SELECT " ENVIRONMENT_COLUMNS " FROM environment WHERE executor_id = ? LIMIT 1", executorId));
+}
+
+kj::Maybe<EnvironmentRecord> EnvironmentTable::findByProfile(kj::StringPtr profileId) {
+  return readOne(db.query(
+      "SELECT " ENVIRONMENT_COLUMNS " FROM environment WHERE profile_id = ? LIMIT 1", profileId));
+}
+
 kj::Maybe<EnvironmentRecord> EnvironmentTable::findByRequest(kj::StringPtr owner,
                                                              kj::ArrayPtr<const kj::byte> requestId,
                                                              UnixMs notBefore) {

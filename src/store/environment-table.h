@@ -12,6 +12,9 @@ public:
 
   kj::Maybe<EnvironmentRecord> find(kj::StringPtr id);
   kj::Maybe<EnvironmentRecord> findByTask(kj::StringPtr owner, kj::StringPtr taskId);
+  // Any one that was made under the executor or the profile.
+  kj::Maybe<EnvironmentRecord> findByExecutor(kj::StringPtr executorId);
+  kj::Maybe<EnvironmentRecord> findByProfile(kj::StringPtr profileId);
   // What an earlier call with this request id made, if it was made at or after `notBefore`.
   kj::Maybe<EnvironmentRecord> findByRequest(kj::StringPtr owner,
                                              kj::ArrayPtr<const kj::byte> requestId,

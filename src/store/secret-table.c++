@@ -101,6 +101,40 @@ Outcome SecretTable::allowProfile(kj::StringPtr id, kj::StringPtr profileId) {
   return nullptr;
 }
 
+Outcome SecretTable::disallowEnvironment(kj::StringPtr id, kj::StringPtr environmentId) {
+  if (find(id) == nullptr) return rowNotFound("secret", id);
+  db.run("DELETE FROM secret_grant WHERE environment_id = ? AND secret_id = ?", environmentId, id);
+  return nullptr;
+}
+
+Outcome SecretTable::disallowProfile(kj::StringPtr id, kj::StringPtr profileId) {
+  if (find(id) == nullptr) return rowNotFound("secret", id);
+  db.run("DELETE FROM secret_grant WHERE profile_id = ? AND secret_id = ?", profileId, id);
+  return nullptr;
+}
+
+kj::Vector<kj::String> SecretTable::environmentsOf(kj::StringPtr id, size_t limit) {
+  kj::Vector<kj::String> result;
+  auto row = db.query(
+      "SELECT environment_id FROM secret_grant WHERE secret_id = ? AND environment_id IS NOT NULL "
+      "ORDER BY environment_id LIMIT ?",
+      id, limit);
+  while (row.next())
+    result.add(row.text(0));
+  return result;
+}
+
+kj::Vector<kj::String> SecretTable::profilesOf(kj::StringPtr id, size_t limit) {
+  kj::Vector<kj::String> result;
+  auto row = db.query(
+      "SELECT profile_id FROM secret_grant WHERE secret_id = ? AND profile_id IS NOT NULL "
+      "ORDER BY profile_id LIMIT ?",
+      id, limit);
+  while (row.next())
+    result.add(row.text(0));
+  return result;
+}
+
 bool SecretTable::isAllowed(kj::StringPtr id, kj::StringPtr environmentId,
                             kj::StringPtr profileId) {
   auto row = db.query(
@@ -108,6 +142,18 @@ bool SecretTable::isAllowed(kj::StringPtr id, kj::StringPtr environmentId,
       "(environment_id = ? OR profile_id = ?) LIMIT 1",
       id, environmentId, profileId);
   return row.next();
+}
+
+size_t SecretTable::countNames() {
+  auto row = db.query("SELECT count(*) FROM secret WHERE name IS NOT NULL");
+  row.next();
+  return row.integer(0);
+}
+
+size_t SecretTable::count() {
+  auto row = db.query("SELECT count(*) FROM secret");
+  row.next();
+  return row.integer(0);
 }
 
 bool SecretTable::any() {

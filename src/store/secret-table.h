@@ -29,9 +29,19 @@ public:
   // Idempotent. notFound when either is not there.
   Outcome allowEnvironment(kj::StringPtr id, kj::StringPtr environmentId);
   Outcome allowProfile(kj::StringPtr id, kj::StringPtr profileId);
+  // Takes it back; fine when it was not allowed. notFound without the secret.
+  Outcome disallowEnvironment(kj::StringPtr id, kj::StringPtr environmentId);
+  Outcome disallowProfile(kj::StringPtr id, kj::StringPtr profileId);
+  // Who is allowed, ordered.
+  kj::Vector<kj::String> environmentsOf(kj::StringPtr id, size_t limit);
+  kj::Vector<kj::String> profilesOf(kj::StringPtr id, size_t limit);
   // Whether a launch in the environment under the profile (empty = none) may use it.
   bool isAllowed(kj::StringPtr id, kj::StringPtr environmentId, kj::StringPtr profileId);
 
+  // USER secrets.
+  size_t countNames();
+  // Rows of every kind.
+  size_t count();
   // Whether there is any row: then the key must not be made anew.
   bool any();
 
