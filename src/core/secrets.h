@@ -53,7 +53,11 @@ public:
   // Empty values and those above SecretBox::MOST_BYTES are invalidArgument. What may use it stays.
   kj::Promise<Result<Set>> set(kj::String name, SecretBytes value);
   // In order of their names, after `after`, at most `limit`. Never values.
-  kj::Promise<Result<kj::Vector<SecretInfo>>> list(kj::String after, size_t limit);
+  struct Page {
+    kj::Vector<SecretInfo> secrets;
+    bool more = false;
+  };
+  kj::Promise<Result<Page>> list(kj::String after, size_t limit);
   // With all permissions for it.
   kj::Promise<Outcome> remove(kj::String name);
 
@@ -76,11 +80,18 @@ public:
   kj::Promise<Result<RevealedSecrets>> revealFor(kj::String environmentId, kj::String profileId,
                                                  kj::ArrayPtr<const Variable> definitions);
 
-  // A new key: every secret is sealed with it, then the old one goes. Those who ask meanwhile share
-  // the run, which goes on without them. The number of rows that were looked at.
+  // A new key: everything that is sealed is sealed with it, then the old one goes. Those who ask
+  // meanwhile share the run, which goes on without them. The number of sealed values, those of
+  // Capstan's own included. A failure leaves both keys, and the next call goes on.
   kj::Promise<Result<uint64_t>> rotate();
 
 private:
+  struct SealedSecret {
+    kj::String name;
+    kj::String id;
+    kj::Array<kj::byte> octets;
+  };
+
   Database& store;
   SecretBox& box;
   kj::String directory;
@@ -90,9 +101,12 @@ private:
   Limits limits;
   SingleFlight rotating;
   kj::Maybe<Result<uint64_t>> rotated;  // Of the latest run.
+  uint64_t keyChanges = 0;
   kj::TaskSet tasks;
 
   UnixMs now() const { return (clock.now() - kj::UNIX_EPOCH) / kj::MILLISECONDS; }
+  kj::Promise<Outcome> bind(kj::String name, Binding binding, bool allowed);
+  kj::Promise<Result<kj::Maybe<RevealedSecrets>>> openAll(kj::Vector<SealedSecret> sealed);
   kj::Promise<void> runRotation();
   kj::Promise<Result<uint64_t>> rotateNow();
   void taskFailed(kj::Exception&& exception) override;
