@@ -46,6 +46,7 @@ interface Supervisor {         # One principal's view: only what it was granted.
         -> (subscription :Stream.Subscription);
   runtimes @4 () -> (runtimes :List(Values.RuntimeStatus));
   executors @5 () -> (executors :List(Values.Executor), profiles :List(Values.Profile));
+  # Those that the caller may use, without config, scripts and variables: Admin has the whole rows.
 
   struct EnvironmentSpec {
     requestId @0 :Values.RequestId;

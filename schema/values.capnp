@@ -190,6 +190,9 @@ struct RuntimeStatus {
   checkedAt @7 :TimeUnixMs;
 }
 
+# Of an executor or a profile in Table.put, id, isSystem, resumable, version and times are not read:
+# they are Capstan's.
+
 struct Executor {
   id @0 :Id;
   name @1 :Text;
@@ -197,8 +200,10 @@ struct Executor {
   status @3 :Text;             # active, disabled
   isSystem @4 :Bool;
   resumable @5 :Bool;
-  config @6 :List(KeyValue);
+  config @6 :List(KeyValue);   # Ordered by key; an entry with an empty value is none.
   version @7 :UInt64;
+  createdAt @8 :TimeUnixMs;
+  updatedAt @9 :TimeUnixMs;
 }
 struct Profile {
   id @0 :Id;
@@ -210,6 +215,19 @@ struct Profile {
   cleanupScript @6 :Text;
   variables @7 :List(Variable);
   version @8 :UInt64;
+  createdAt @9 :TimeUnixMs;
+  updatedAt @10 :TimeUnixMs;
+}
+struct DefaultExecutor {
+  tenantId @0 :Text;           # Empty = for everybody without one of their own.
+  executorId @1 :Id;
+}
+struct SecretInfo {            # What may be shown of a secret.
+  name @0 :Text;
+  createdAt @1 :TimeUnixMs;
+  updatedAt @2 :TimeUnixMs;    # Of the value.
+  environmentIds @3 :List(Id); # Who may use it, beside the profiles whose variables name it.
+  profileIds @4 :List(Id);
 }
 struct Grant {
   id @0 :Id;

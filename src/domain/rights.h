@@ -120,6 +120,11 @@ inline constexpr MethodRule METHOD_RULES[] = {
     {"Admin.limits", Right::NONE},
     {"Admin.audit", Right::NONE},
     {"Admin.shutdown", Right::NONE, WhenBusy::ANSWERED},
+    {"Admin.defaultExecutors", Right::NONE},
+    {"Admin.secrets", Right::NONE},
+    {"Admin.removeSecret", Right::NONE},
+    {"Admin.disallowSecret", Right::NONE},
+    {"Admin.rotateSecretKey", Right::NONE},
 };
 
 // The rule of a method; a method that is not in the table does not compile.
