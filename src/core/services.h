@@ -5,6 +5,8 @@
 #include "backends/backend.h"
 #include "base/entropy.h"
 #include "base/ids.h"
+#include "core/catalog.h"
+#include "core/secrets.h"
 #include "domain/limits.h"
 #include "store/database.h"
 
@@ -60,6 +62,8 @@ struct Services {
   Entropy& entropy;
   RuntimeRegistry& runtimes;
   Database& store;
+  Catalog& catalog;
+  SecretVault& secrets;
   Limits limits;
   // Runtimes that were asked for by name, built in or not; those of `runtimes` need no mention.
   kj::ArrayPtr<const kj::StringPtr> configured = nullptr;

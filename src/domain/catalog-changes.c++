@@ -126,7 +126,7 @@ Result<kj::Array<Label>> checkedConfig(kj::ArrayPtr<const Label> given, kj::Stri
       return invalid(kj::str("config"), kj::str("a config key cannot be used"))
           .because(kj::str("keys are 1 to 128 of A-Z a-z 0-9 . _ -"));
     }
-    if (i > 0 && config[i - 1].key == pair.key) {
+    if (i + 1 < config.size() && config[i + 1].key == pair.key) {
       return invalid(kj::mv(field), kj::str("the config key ", pair.key, " is there twice"));
     }
     if (hasNul(pair.value)) {

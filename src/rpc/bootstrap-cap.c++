@@ -1,6 +1,7 @@
 #include "rpc/bootstrap-cap.h"
 
-#include "domain/executors.h"
+#include "rpc/admin-cap.h"
+#include "rpc/convert-catalog.h"
 #include "rpc/convert.h"
 #include "rpc/environment-cap.h"
 #include "rpc/streams.h"
@@ -13,8 +14,11 @@ constexpr uint16_t API_VERSION = 1;
 
 class SupervisorCap final: public rpc::Supervisor::Server {
 public:
-  SupervisorCap(Supervisor& supervisor, kj::String principal, Guard guard)
-      : supervisor(supervisor), principal(kj::mv(principal)), guard(kj::mv(guard)) {}
+  SupervisorCap(Frontend& frontend, kj::String principal, Guard guard)
+      : supervisor(frontend.supervisor),
+        catalog(frontend.catalog),
+        principal(kj::mv(principal)),
+        guard(kj::mv(guard)) {}
 
 protected:
   kj::Promise<void> ensure(EnsureContext context) override {
@@ -78,47 +82,21 @@ protected:
 
   kj::Promise<void> executors(ExecutorsContext context) override {
     if (guard.refuses(ruleOf("Supervisor.executors"), context)) co_return;
-    auto rows = systemExecutors();
-    auto out = context.getResults().initExecutors(rows.size());
-    for (auto i: kj::indices(rows)) {
-      out[i].setId(rows[i].id);
-      out[i].setName(rows[i].name);
-      out[i].setType(rows[i].type);
-      out[i].setStatus("active");
-      out[i].setIsSystem(rows[i].isSystem);
-      out[i].setResumable(false);
-    }
+    auto executors = catalog.rows().executors();
+    auto profiles = catalog.rows().profiles();
+    auto results = context.getResults();
+    auto executorsOut = results.initExecutors(executors.size());
+    for (auto i: kj::indices(executors))
+      writeNames(executorsOut[i], *executors[i]);
+    auto profilesOut = results.initProfiles(profiles.size());
+    for (auto i: kj::indices(profiles))
+      writeNames(profilesOut[i], *profiles[i]);
   }
 
 private:
   Supervisor& supervisor;
+  Catalog& catalog;
   kj::String principal;
-  Guard guard;
-};
-
-class AdminCap final: public rpc::Admin::Server {
-public:
-  AdminCap(Frontend& frontend, Guard guard): frontend(frontend), guard(kj::mv(guard)) {}
-
-protected:
-  kj::Promise<void> environment(EnvironmentContext context) override {
-    if (guard.refuses(ruleOf("Admin.environment"), context)) co_return;
-    auto found = frontend.supervisor.findById(context.getParams().getId());
-    if (found.is<Problem>()) {
-      fail(context.getResults(), found.get<Problem>());
-      co_return;
-    }
-    context.getResults().setEnvironment(newEnvironmentCap(
-        frontend.supervisor, kj::mv(found.get<kj::Own<EnvironmentActor>>()), guard.clone()));
-  }
-
-  kj::Promise<void> shutdown(ShutdownContext context) override {
-    if (guard.refuses(ruleOf("Admin.shutdown"), context)) co_return;
-    frontend.shutdown();
-  }
-
-private:
-  Frontend& frontend;
   Guard guard;
 };
 
@@ -157,8 +135,8 @@ protected:
       if (frontend.localAdmin && (*uid == frontend.ownUid || *uid == 0)) {
         auto results = context.getResults();
         results.setSupervisor(
-            kj::heap<SupervisorCap>(frontend.supervisor, kj::str("uid:", *uid), guard.clone()));
-        results.setAdmin(kj::heap<AdminCap>(frontend, guard.clone()));
+            kj::heap<SupervisorCap>(frontend, kj::str("uid:", *uid), guard.clone()));
+        results.setAdmin(newAdminCap(frontend, guard.clone()));
         co_return;
       }
     }

@@ -66,7 +66,9 @@ Problem unsupported(kj::StringPtr field) {
       .advise(kj::str("leave it out"));
 }
 
-Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
+}  // namespace
+
+Result<Variable> readVariable(rpc::Variable::Reader in, kj::StringPtr field) {
   Variable variable;
   variable.key = copy(in.getKey());
   switch (in.which()) {
@@ -77,13 +79,13 @@ Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
       variable.secret = copy(in.getSecret());
       if (variable.secret.size() == 0) {
         return Problem(ErrorCode::INVALID_ARGUMENT, kj::str("the secret's name is empty"))
-            .at(kj::str("spec.variables[", index, "]"));
+            .at(kj::str(field));
       }
       break;
     default:
       return Problem(ErrorCode::INVALID_ARGUMENT,
                      kj::str("the variable's value is of an unknown kind"))
-          .at(kj::str("spec.variables[", index, "]"));
+          .at(kj::str(field));
   }
   // An origin that this version does not know counts as `other`: the strongest tier.
   auto origin = static_cast<uint16_t>(in.getOrigin());
@@ -94,6 +96,8 @@ Result<Variable> readVariable(rpc::Variable::Reader in, size_t index) {
   variable.tenantId = copy(in.getTenantId());
   return kj::mv(variable);
 }
+
+namespace {
 
 Result<WorkspaceSpec> readWorkspace(rpc::WorkspaceSpec::Reader in) {
   WorkspaceSpec spec;
@@ -206,7 +210,7 @@ Result<LaunchSpec> readLaunch(rpc::LaunchSpec::Reader in) {
   auto variables = in.getVariables();
   auto builder = kj::heapArrayBuilder<Variable>(variables.size());
   for (auto i: kj::indices(variables)) {
-    auto variable = readVariable(variables[i], i);
+    auto variable = readVariable(variables[i], kj::str("spec.variables[", i, "]"));
     if (variable.is<Problem>()) return kj::mv(variable.get<Problem>());
     builder.add(kj::mv(variable.get<Variable>()));
   }

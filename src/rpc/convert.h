@@ -19,6 +19,9 @@ void write(rpc::RuntimeStatus::Builder out, const RuntimeStatus& status);
 Result<LaunchSpec> readLaunch(rpc::LaunchSpec::Reader spec);
 Result<EnvironmentSpec> readEnvironment(rpc::Supervisor::EnvironmentSpec::Reader spec);
 
+// `field` is the variable's place in what the client sent.
+Result<Variable> readVariable(rpc::Variable::Reader in, kj::StringPtr field);
+
 // A text of a client as the domain keeps it.
 inline kj::String copy(capnp::Text::Reader text) { return kj::heapString(text); }
 

@@ -30,11 +30,21 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   auto opened = Database::open(kj::mv(databaseOptions)).wait(loop.waitScope);
   KJ_REQUIRE(opened.is<kj::Own<Database>>(), opened.get<Problem>());
   store = kj::mv(opened.get<kj::Own<Database>>());
+  auto& clock = kj::systemPreciseCalendarClock();
+  auto openedBox = openSecretBox(*store, kj::str(state.path())).wait(loop.waitScope);
+  KJ_REQUIRE(openedBox.is<SecretBox>(), openedBox.get<Problem>());
+  box = kj::mv(openedBox.get<SecretBox>());
+  vault = kj::heap<SecretVault>(*store, KJ_ASSERT_NONNULL(box), kj::str(state.path()), loop.timer,
+                                clock, entropy, Limits());
+  auto loaded = Catalog::load(*store, clock, entropy, Limits()).wait(loop.waitScope);
+  KJ_REQUIRE(loaded.is<kj::Own<Catalog>>(), loaded.get<Problem>());
+  catalog = kj::mv(loaded.get<kj::Own<Catalog>>());
   services = kj::heap<Services>(
-      Services{loop.timer, kj::systemPreciseCalendarClock(), entropy, runtimes, *store, Limits()});
+      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, Limits()});
   supervisor = kj::heap<Supervisor>(*services);
   KJ_REQUIRE(supervisor->load().wait(loop.waitScope) == nullptr);
-  frontend = kj::heap<Frontend>(Frontend{*supervisor, "test", geteuid(), true, []() {}});
+  frontend =
+      kj::heap<Frontend>(Frontend{*supervisor, *catalog, *vault, "test", geteuid(), true, []() {}});
   server = kj::heap<RpcServer>(loop.timer, *frontend);
 }
 

@@ -50,6 +50,9 @@ private:
   kj::Own<StandaloneBackend> standalone;
   RuntimeRegistry runtimes;
   kj::Own<Database> store;
+  kj::Maybe<SecretBox> box;
+  kj::Own<SecretVault> vault;
+  kj::Own<Catalog> catalog;
   kj::Own<Services> services;
   kj::Own<Supervisor> supervisor;
   kj::Own<Frontend> frontend;

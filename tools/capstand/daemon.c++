@@ -91,6 +91,16 @@ Outcome runDaemon(DaemonOptions options) {
   auto openedStore = Database::open(kj::mv(databaseOptions)).wait(io.waitScope);
   if (openedStore.is<Problem>()) return kj::mv(openedStore.get<Problem>());
   auto store = kj::mv(openedStore.get<kj::Own<Database>>());
+  SystemEntropy entropy;
+  auto& clock = kj::systemPreciseCalendarClock();
+  auto openedBox = openSecretBox(*store, kj::str(options.stateDirectory)).wait(io.waitScope);
+  if (openedBox.is<Problem>()) return kj::mv(openedBox.get<Problem>());
+  auto& box = openedBox.get<SecretBox>();
+  SecretVault vault(*store, box, kj::str(options.stateDirectory), timer, clock, entropy,
+                    options.limits);
+  auto loaded = Catalog::load(*store, clock, entropy, options.limits).wait(io.waitScope);
+  if (loaded.is<Problem>()) return kj::mv(loaded.get<Problem>());
+  auto catalog = kj::mv(loaded.get<kj::Own<Catalog>>());
   auto bound = listenUnix(options.socket);
   if (bound.is<Problem>()) return kj::mv(bound.get<Problem>());
   bool listening = true;
@@ -99,7 +109,6 @@ Outcome runDaemon(DaemonOptions options) {
   UvLoop uv(io.unixEventPort);
   Offload offload(uv);
   LoopLag lag(timer);
-  SystemEntropy entropy;
   auto helperVariable = processVariable("CAPSTAN_AGENTCTL_DIR");
   auto files = HelperFiles::ofInstallation(
       options.helperDirectory.map([](kj::String& folder) -> kj::StringPtr { return folder; }),
@@ -123,17 +132,18 @@ Outcome runDaemon(DaemonOptions options) {
              "Docker runtime: tasks that ask for it are refused");
     }
   }
-  Services services{
-      timer,     kj::systemPreciseCalendarClock(), entropy, runtimes, *store, options.limits,
-      configured};
+  Services services{timer,    clock, entropy,        runtimes,  *store,
+                    *catalog, vault, options.limits, configured};
   Supervisor supervisor(services);
   KJ_IF_MAYBE (problem, supervisor.load().wait(io.waitScope)) {
     return kj::mv(*problem);
   }
 
   auto asked = kj::newPromiseAndFulfiller<void>();
-  Frontend frontend{supervisor, VERSION, geteuid(), options.localAdmin,
-                    [&asked]() { asked.fulfiller->fulfill(); }};
+  Frontend frontend{
+      supervisor, *catalog, vault, VERSION, geteuid(), options.localAdmin, [&asked]() {
+        asked.fulfiller->fulfill();
+      }};
   auto filter = kj::LowLevelAsyncIoProvider::NetworkFilter::getAllAllowed;
   auto listener =
       io.lowLevelProvider->wrapListenSocketFd(kj::mv(bound.get<kj::AutoCloseFd>()), filter());
