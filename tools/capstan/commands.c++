@@ -54,6 +54,45 @@ constexpr OptionRule LOGS[] = {
     {"--from"_kj, "RUN:OFFSET"_kj, "begin at an offset of a run's output; RUN may be left out"_kj},
 };
 
+constexpr OptionRule EXECUTOR_UPDATE[] = {
+    {"--name"_kj, "N"_kj, "a new name"_kj},
+    {"--disable"_kj, ""_kj, "no new task gets it; what is there goes on"_kj},
+    {"--enable"_kj, ""_kj, "tasks get it again"_kj},
+    {"--if-version"_kj, "V"_kj, "only if it is still at this version"_kj},
+};
+
+constexpr OptionRule REMOVE[] = {
+    {"--if-version"_kj, "V"_kj, "only if it is still at this version"_kj},
+};
+
+constexpr OptionRule EXECUTOR_DEFAULT[] = {
+    {"--tenant"_kj, "T"_kj, "of one tenant (default: for everybody)"_kj},
+    {"--clear"_kj, ""_kj, "no default any more"_kj},
+};
+
+constexpr OptionRule PROFILE_ADD[] = {
+    {"--prepare-script"_kj, "FILE"_kj, "runs in the place before the first launch; - = stdin"_kj},
+    {"--cleanup-script"_kj, "FILE"_kj, "runs before the place is removed; - = stdin"_kj},
+    {"--env"_kj, "K=V"_kj, "a variable; K=secret:NAME for a secret's value"_kj, true},
+    {"--mcp-policy"_kj, "P"_kj, "kept for clients; Capstan does not read it"_kj},
+};
+
+constexpr OptionRule PROFILE_UPDATE[] = {
+    {"--name"_kj, "N"_kj, "a new name"_kj},
+    {"--prepare-script"_kj, "FILE"_kj, "in place of the old one; - = stdin, empty = none"_kj},
+    {"--cleanup-script"_kj, "FILE"_kj, "in place of the old one; - = stdin, empty = none"_kj},
+    {"--env"_kj, "K=V"_kj, "a variable; K=secret:NAME for a secret's value, K= for none"_kj, true},
+    {"--mcp-policy"_kj, "P"_kj, "kept for clients; Capstan does not read it"_kj},
+    {"--if-version"_kj, "V"_kj, "only if it is still at this version"_kj},
+};
+
+constexpr OptionRule SECRET_SET[] = {
+    {"--exact"_kj, ""_kj, "keep a newline at the end; without it one is cut off"_kj},
+};
+
+constexpr kj::StringPtr MERGE_HELP =
+    "key=value sets one key and key= clears it; the others stay.\n"_kj;
+
 const Command COMMANDS[] = {
     {"run"_kj, "capstan run [options] -- CMD [ARG...]"_kj,
      "Run a command in a task's environment and stay attached to it."_kj,
@@ -81,6 +120,64 @@ const Command COMMANDS[] = {
     {"session stop"_kj, "capstan session stop S [options]"_kj,
      "End a session's run with all its processes."_kj, "capstan session stop s-k3v5"_kj, STOP,
      runSessionStop},
+    {"executor list"_kj, "capstan executor list"_kj, "List the executors."_kj,
+     "capstan executor list"_kj, nullptr, runExecutorList},
+    {"executor add"_kj, "capstan executor add TYPE NAME [key=value]..."_kj, "Add an executor."_kj,
+     "capstan executor add ssh build-host ssh_host=build.example"_kj, nullptr, runExecutorAdd,
+     false,
+     "TYPE is local_pc, local_docker, remote_docker, ssh, k8s or sprites. A host key's "
+     "fingerprint\n"
+     "is refused here: it is trusted only once it has been seen.\n"_kj},
+    {"executor show"_kj, "capstan executor show E"_kj, "Show one executor with its config."_kj,
+     "capstan executor show exec-local-pc"_kj, nullptr, runExecutorShow},
+    {"executor update"_kj, "capstan executor update E [key=value]... [options]"_kj,
+     "Change an executor's config, name or status."_kj,
+     "capstan executor update build-host ssh_port=2222"_kj, EXECUTOR_UPDATE, runExecutorUpdate,
+     false, MERGE_HELP},
+    {"executor remove"_kj, "capstan executor remove E [options]"_kj,
+     "Remove an executor that no profile, environment or default uses."_kj,
+     "capstan executor remove build-host"_kj, REMOVE, runExecutorRemove},
+    {"executor default"_kj, "capstan executor default [E] [options]"_kj,
+     "Show or set the executor of tasks that name none."_kj,
+     "capstan executor default build-host --tenant acme"_kj, EXECUTOR_DEFAULT, runExecutorDefault,
+     false,
+     "A task gets the first of: its profile's executor, the one it names, its tenant's default, "
+     "the\n"
+     "default for everybody, Local PC. Without E the defaults are shown.\n"_kj},
+    {"profile list"_kj, "capstan profile list"_kj, "List the executor profiles."_kj,
+     "capstan profile list"_kj, nullptr, runProfileList},
+    {"profile add"_kj, "capstan profile add E NAME [key=value]... [options]"_kj,
+     "Add a profile to an executor."_kj,
+     "capstan profile add exec-local-pc node --env CI=1 --prepare-script setup.sh"_kj, PROFILE_ADD,
+     runProfileAdd},
+    {"profile show"_kj, "capstan profile show P"_kj, "Show one profile with its scripts."_kj,
+     "capstan profile show node"_kj, nullptr, runProfileShow},
+    {"profile update"_kj, "capstan profile update P [key=value]... [options]"_kj,
+     "Change parts of a profile; what is not given stays."_kj,
+     "capstan profile update node --env TOKEN=secret:npm-token"_kj, PROFILE_UPDATE,
+     runProfileUpdate, false, MERGE_HELP},
+    {"profile remove"_kj, "capstan profile remove P [options]"_kj,
+     "Remove a profile that no environment uses."_kj, "capstan profile remove node"_kj, REMOVE,
+     runProfileRemove},
+    {"secret set"_kj, "capstan secret set NAME [--exact] < FILE"_kj,
+     "Keep a secret, its value from standard input; a known one gets the new value."_kj,
+     "capstan secret set npm-token < token.txt"_kj, SECRET_SET, runSecretSet, false,
+     "One newline at the end of the value is cut off, unless --exact is given.\n"_kj},
+    {"secret list"_kj, "capstan secret list"_kj,
+     "List the secrets: names, times and who may use them, never values."_kj,
+     "capstan secret list"_kj, nullptr, runSecretList},
+    {"secret allow"_kj, "capstan secret allow NAME ENV|PROFILE"_kj,
+     "Let the launches of an environment, or all with a profile, use a secret."_kj,
+     "capstan secret allow npm-token fix-42"_kj, nullptr, runSecretAllow, false,
+     "A profile whose own variables name a secret needs no permission for it.\n"_kj},
+    {"secret disallow"_kj, "capstan secret disallow NAME ENV|PROFILE"_kj,
+     "Take that back; what runs keeps what it was given."_kj,
+     "capstan secret disallow npm-token fix-42"_kj, nullptr, runSecretDisallow},
+    {"secret rotate"_kj, "capstan secret rotate"_kj,
+     "Seal all secrets with a new key and remove the old one."_kj, "capstan secret rotate"_kj,
+     nullptr, runSecretRotate},
+    {"secret remove"_kj, "capstan secret remove NAME"_kj, "Remove a secret."_kj,
+     "capstan secret remove npm-token"_kj, nullptr, runSecretRemove},
     {"runtimes"_kj, "capstan runtimes"_kj,
      "Show which runtimes are built in, configured, available and healthy, or why not."_kj,
      "capstan runtimes"_kj, nullptr, runRuntimes},

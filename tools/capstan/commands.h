@@ -15,6 +15,23 @@ int runSessionList(Context& context);
 int runSessionShow(Context& context);
 int runSessionLogs(Context& context);
 int runSessionStop(Context& context);
+int runExecutorList(Context& context);
+int runExecutorAdd(Context& context);
+int runExecutorShow(Context& context);
+int runExecutorUpdate(Context& context);
+int runExecutorRemove(Context& context);
+int runExecutorDefault(Context& context);
+int runProfileList(Context& context);
+int runProfileAdd(Context& context);
+int runProfileShow(Context& context);
+int runProfileUpdate(Context& context);
+int runProfileRemove(Context& context);
+int runSecretSet(Context& context);
+int runSecretList(Context& context);
+int runSecretAllow(Context& context);
+int runSecretDisallow(Context& context);
+int runSecretRotate(Context& context);
+int runSecretRemove(Context& context);
 int runRuntimes(Context& context);
 
 // One command of the command line.
@@ -25,7 +42,8 @@ struct Command {
   kj::StringPtr example;
   kj::ArrayPtr<const OptionRule> options;
   int (*run)(Context& context);
-  bool interrupts = false;  // It handles Ctrl-C itself.
+  bool interrupts = false;       // It handles Ctrl-C itself.
+  kj::StringPtr more = nullptr;  // Further lines of help.
 };
 kj::ArrayPtr<const Command> commands();
 // Options that every command takes.

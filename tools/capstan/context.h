@@ -44,6 +44,7 @@ public:
   // The daemon; started when there is none.
   ClientConnection& daemon();
   rpc::Supervisor::Client supervisor() { return daemon().supervisor(); }
+  rpc::Admin::Client admin() { return daemon().admin(); }
   // The environment a word stands for.
   rpc::TaskEnvironment::Client environment(kj::StringPtr name);
 

@@ -35,6 +35,7 @@ void printHelp(const Command& command) {
   if (command.options.size() > 0) std::printf("\n%s", helpOf(command.options).cStr());
   std::printf("\noptions of every command:\n%s\nexample: %s\n", helpOf(globalOptions()).cStr(),
               command.example.cStr());
+  if (command.more.size() > 0) std::printf("\n%s", command.more.cStr());
   if (command.name == "run") {
     std::printf(
         "\nThe command's variables are HOME USER LOGNAME SHELL LANG LC_* TZ TMPDIR PATH of the\n"
