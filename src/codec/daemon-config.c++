@@ -152,7 +152,7 @@ private:
       if (!key.path.startsWith(prefix)) continue;
       auto rest = key.path.slice(prefix.size());
       auto name = kj::heapString(rest.slice(0, rest.findFirst('.').orDefault(rest.size())));
-      if (result.size() == 0 || result.back() != name) result.add(kj::mv(name));
+      if (result.empty() || result.back() != name) result.add(kj::mv(name));
     }
     return result;
   }

@@ -136,25 +136,23 @@ TEST_CASE("case 070: state changes succeed beside a reader and writer 100 times 
   test::fine(EnvironmentTable(*test::openTables(path)).add(test::environment("env-1", "task")));
   OtherProcess other(path, OtherProcess::Does::CHANGES_STATE);
   test::IoLoop loop;
-  auto database = get(Database::open({.path = kj::str(path)}).wait(loop.waitScope));
+  auto wait = [&](auto promise) {
+    return loop.timer.timeoutAfter(60 * kj::SECONDS, kj::mv(promise)).wait(loop.waitScope);
+  };
+  auto database = get(wait(Database::open({.path = kj::str(path)})));
   for (int i = 0; i < 100; ++i) {
     auto state = i % 2 == 0 ? EnvironmentState::READY : EnvironmentState::STOPPED;
-    auto result = database
-                      ->write([state](Connection& db) -> Result<uint64_t> {
-                        EnvironmentTable table(db);
-                        auto record = KJ_ASSERT_NONNULL(table.find("env-1"));  // Reads first.
-                        EnvironmentTable::Change change;
-                        change.state = state;
-                        return table.change(record.id, kj::mv(change), record.version);
-                      })
-                      .wait(loop.waitScope);
-    get(kj::mv(result));
-    auto seen = database
-                    ->read([](Connection& db) -> Result<EnvironmentRecord> {
-                      return KJ_ASSERT_NONNULL(EnvironmentTable(db).find("env-1"));
-                    })
-                    .wait(loop.waitScope);
-    CHECK(get(kj::mv(seen)).state == state);
+    get(wait(database->write([state](Connection& db) -> Result<uint64_t> {
+      EnvironmentTable table(db);
+      auto record = KJ_ASSERT_NONNULL(table.find("env-1"));  // Reads first.
+      EnvironmentTable::Change change;
+      change.state = state;
+      return table.change(record.id, kj::mv(change), record.version);
+    })));
+    auto seen = get(wait(database->read([](Connection& db) -> Result<EnvironmentRecord> {
+      return KJ_ASSERT_NONNULL(EnvironmentTable(db).find("env-1"));
+    })));
+    CHECK(seen.state == state);
   }
   CHECK(database->stats().failures == 0);
 }
@@ -178,17 +176,17 @@ TEST_CASE("case 070: writes succeed while another process writes without pause")
   auto path = temp / "capstan.db";
   OtherProcess other(path, OtherProcess::Does::WRITES);
   test::IoLoop loop;
-  auto database = get(Database::open({.path = kj::str(path)}).wait(loop.waitScope));
+  auto wait = [&](auto promise) {
+    return loop.timer.timeoutAfter(60 * kj::SECONDS, kj::mv(promise)).wait(loop.waitScope);
+  };
+  auto database = get(wait(Database::open({.path = kj::str(path)})));
   for (int i = 0; i < 50; ++i) {
     // Reads first, then writes: what SQLite refuses at once outside BEGIN IMMEDIATE.
-    auto result = database
-                      ->write([i](Connection& db) -> Result<uint64_t> {
-                        SettingTable table(db);
-                        table.list("", 10);
-                        return table.put(kj::str("key", i), "value", 0);
-                      })
-                      .wait(loop.waitScope);
-    CHECK(get(kj::mv(result)) == 1);
+    CHECK(get(wait(database->write([i](Connection& db) -> Result<uint64_t> {
+            SettingTable table(db);
+            table.list("", 10);
+            return table.put(kj::str("key", i), "value", 0);
+          }))) == 1);
   }
   CHECK(database->stats().failures == 0);
 }
