@@ -298,7 +298,8 @@ kj::Promise<Outcome> Catalog::removeProfileNow(kj::String id, uint64_t ifVersion
 }
 
 kj::Promise<Outcome> Catalog::setDefaultNow(kj::String tenant, kj::String executorId) {
-  if (tenant.size() > limits.textBytes || tenant.findFirst('\0') != nullptr) {
+  bool hasNul = tenant.size() > 0 && tenant.findFirst('\0') != nullptr;
+  if (hasNul || tenant.size() > limits.textBytes) {
     co_return Problem(ErrorCode::INVALID_ARGUMENT, kj::str("the tenant's name cannot be used"))
         .because(kj::str("it has at most ", limits.textBytes, " bytes and no NUL character"))
         .at(kj::str("tenantId"));

@@ -29,7 +29,8 @@ bool isLetterOrDigit(char c) {
 
 bool isControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-bool hasNul(kj::StringPtr text) { return text.findFirst('\0') != nullptr; }
+// An empty text may have no octets to look at.
+bool hasNul(kj::StringPtr text) { return text.size() > 0 && text.findFirst('\0') != nullptr; }
 
 // Null = fine.
 Outcome checkName(kj::StringPtr name) {

@@ -233,7 +233,7 @@ Outcome checkVariableShape(const Variable& definition, kj::StringPtr path) {
                            key.slice(0, i), "'"))
         .at(kj::str(path, ".key"));
   }
-  if (definition.literal.findFirst('\0') != nullptr) {
+  if (definition.literal.size() > 0 && definition.literal.findFirst('\0') != nullptr) {
     return Problem(ErrorCode::INVALID_ARGUMENT,
                    kj::str("the value of ", key, " holds a NUL character"))
         .at(kj::str(path, ".literal"));
