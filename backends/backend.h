@@ -48,7 +48,8 @@ public:
 
 // Where a backend writes down what it makes for one environment. Every promise resolves when the
 // note is durable, so that a crash at any step leaves an item from which the thing can be found and
-// finished or removed. A Problem (the store takes no writes) means: do not go on. The log outlives
+// finished or removed. A Problem (the store takes no writes) means: do not go on, and take nothing
+// back that could not be forgotten either. The log outlives
 // the promise of the call it was given to. Dropping a promise leaves the note to be written.
 class InventoryLog {
 public:
@@ -91,14 +92,47 @@ public:
   virtual kj::StringPtr helperKey() const = 0;
   // A way to the helper, also after a loss. The result may outlive the attachment.
   virtual kj::Own<StreamDialer> dialer() = 0;
-  // What the helper was started with; good for the first link only.
+  // What opens the helper: what it was started with, or the token of `rotation()`. Good for the
+  // first link of this daemon only.
   virtual Credential credential() const = 0;
+  virtual uint64_t rotation() const { return 0; }
+  // Whose identity it must prove; empty = whoever holds the credential.
+  virtual kj::Array<kj::byte> serverId() const { return nullptr; }
   // Absolute, inside the environment.
   virtual kj::StringPtr workspace() const = 0;
   // Where the helper keeps what belongs to run `runId`; absolute, inside the environment.
   virtual kj::String runDirectory(kj::StringPtr runId) const = 0;
   // What a process there starts from, before Capstan's and the launch's variables.
   virtual kj::Array<ProcessVariable> inheritedVariables() const = 0;
+};
+
+// A helper that serves many environments and outlives the daemon, as it is written down.
+struct HelperEntry {
+  kj::String name;      // Ours; the helperKey() of its attachments.
+  kj::String endpoint;  // Where it listens.
+  int64_t pid = 0;      // 0 = not known yet.
+  uint64_t startTicks = 0;
+  kj::String bootId;
+  kj::Array<kj::byte> serverId;  // Empty until it was linked once.
+  Credential credential;
+  uint64_t rotation = 0;  // 0 = the credential is what it was started with.
+  kj::String logPath;
+};
+
+// Where a backend writes down such a helper. Promises resolve when the note is durable.
+class HelperBook {
+public:
+  virtual ~HelperBook() noexcept(false) = default;
+
+  // The one that takes new work; null = none. A Problem whose upstreamCode is
+  // credential_unavailable: it is there, and what opens it cannot be read.
+  virtual kj::Promise<Result<kj::Maybe<HelperEntry>>> current() = 0;
+  // Before it is started.
+  virtual kj::Promise<Outcome> add(HelperEntry entry) = 0;
+  virtual kj::Promise<Outcome> started(kj::String name, int64_t pid, uint64_t startTicks,
+                                       kj::String bootId) = 0;
+  // It is confirmed not to run, or never did. An unknown one is fine.
+  virtual kj::Promise<Outcome> remove(kj::String name) = 0;
 };
 
 struct StopRequest {
@@ -130,13 +164,15 @@ struct Recovered {
 enum class CleanupScope {
   COMPUTE,             // Files stay.
   ALL,                 // Everything we made goes.
-  ALL_KEEP_WORKSPACE,  // Everything but the workspace.
+  ALL_KEEP_WORKSPACE,  // Everything but the workspace, which is the user's from then on: reported
+                       // as left in place, and forgotten.
 };
 
 // What a clean-up did not remove.
 struct CleanupReport {
   kj::Vector<kj::String> leftInPlace;  // On purpose: the user's. One a line.
   kj::Vector<kj::String> leftovers;    // Ours, not removed: each with its reason. Worth a retry.
+  kj::Vector<kj::String> warnings;     // What went wrong on the way, and is done with.
 };
 
 // Told of what happens to environments without anybody's request.

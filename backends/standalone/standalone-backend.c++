@@ -16,8 +16,6 @@ namespace capstan {
 
 namespace {
 
-constexpr size_t NONCE_BYTES = 32;
-constexpr size_t ADDRESS_LINE_BYTES = 4096;
 constexpr uint16_t STEPS = 2;
 
 class UnixDialer final: public StreamDialer {
@@ -64,50 +62,28 @@ private:
   }
 };
 
-// Reads one line; rejects as disconnected when the stream ends before.
-kj::Promise<kj::String> readLine(kj::Own<kj::AsyncInputStream> from) {
-  kj::Vector<char> line;
-  for (;;) {
-    char buffer[512];
-    size_t n = co_await from->tryRead(buffer, 1, sizeof(buffer));
-    for (char c: kj::arrayPtr(buffer, n)) {
-      if (c == '\n') co_return kj::heapString(line.asPtr());
-      line.add(c);
-    }
-    if (n == 0) {
-      kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the helper ended before it listened"));
-    }
-    KJ_REQUIRE(line.size() <= ADDRESS_LINE_BYTES, "the helper's first line has no end");
-  }
-}
-
-struct Pipe {
-  kj::AutoCloseFd read;
-  kj::AutoCloseFd write;
-};
-Pipe makePipe() {
-  int fds[2];
-  KJ_SYSCALL(pipe2(fds, O_CLOEXEC));
-  return Pipe{kj::AutoCloseFd(fds[0]), kj::AutoCloseFd(fds[1])};
-}
-
 }  // namespace
 
 class StandaloneBackend::LocalAttachment final: public Attachment {
 public:
-  LocalAttachment(StandaloneBackend& backend, Helper& helper, kj::String environment,
+  LocalAttachment(StandaloneBackend& backend, const HelperEntry& helper, kj::String environment,
                   kj::String workspace)
       : backend(backend),
-        socket(kj::str(helper.socket)),
-        nonce(helper.nonce.clone()),
+        name(kj::str(helper.name)),
+        socket(kj::str(helper.endpoint)),
+        key(helper.credential.clone()),
+        keyRotation(helper.rotation),
+        identity(kj::heapArray<kj::byte>(helper.serverId)),
         environment(kj::mv(environment)),
         place(kj::mv(workspace)) {}
 
-  kj::StringPtr helperKey() const override { return socket; }
+  kj::StringPtr helperKey() const override { return name; }
   kj::Own<StreamDialer> dialer() override {
     return kj::heap<UnixDialer>(backend.io.provider->getNetwork(), kj::str(socket));
   }
-  Credential credential() const override { return nonce.clone(); }
+  Credential credential() const override { return key.clone(); }
+  uint64_t rotation() const override { return keyRotation; }
+  kj::Array<kj::byte> serverId() const override { return kj::heapArray<kj::byte>(identity); }
   kj::StringPtr workspace() const override { return place; }
   kj::String runDirectory(kj::StringPtr runId) const override {
     return kj::str(environment, "/runs/", runId);
@@ -120,16 +96,35 @@ public:
 
 private:
   StandaloneBackend& backend;
+  kj::String name;
   kj::String socket;
-  Credential nonce;
+  Credential key;
+  uint64_t keyRotation;
+  kj::Array<kj::byte> identity;
   kj::String environment;
   kj::String place;
 };
 
+bool StandaloneBackend::Helper::running() const {
+  KJ_IF_MAYBE (own, child) {
+    return (*own)->running();
+  }
+  KJ_IF_MAYBE (other, process) {
+    return (*other)->running();
+  }
+  return false;
+}
+
 StandaloneBackend::StandaloneBackend(kj::AsyncIoContext& io, UvLoop& uv, Offload& offload,
-                                     HelperFiles& files, Entropy& entropy,
+                                     HelperFiles& files, Entropy& entropy, HelperBook& book,
                                      StandaloneOptions options)
-    : io(io), uv(uv), offload(offload), files(files), entropy(entropy), options(kj::mv(options)) {}
+    : io(io),
+      uv(uv),
+      offload(offload),
+      files(files),
+      entropy(entropy),
+      book(book),
+      options(kj::mv(options)) {}
 
 StandaloneBackend::~StandaloneBackend() noexcept(false) {}
 
@@ -243,9 +238,8 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(Creat
                                                                            ProgressSink& progress,
                                                                            InventoryLog& log) {
   auto path = environmentDirectory(request.place.environmentId);
-  KJ_IF_MAYBE (known, findDirectory(request.place.inventory)) {
-    path = kj::str(known->name);
-  }
+  auto* known = findDirectory(request.place.inventory);
+  if (known != nullptr) path = kj::str(known->name);
   auto workspace = kj::str(path, "/workspace");
   KJ_IF_MAYBE (directory, request.place.directory) {
     workspace = kj::str(*directory);
@@ -263,103 +257,11 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(Creat
     co_return kj::mv(*problem);
   }
   helping.done();
-  KJ_IF_MAYBE (present, helper) {
-    co_return kj::Own<Attachment>(
-        kj::heap<LocalAttachment>(*this, *present, kj::mv(path), kj::mv(workspace)));
-  }
+  if (helper != nullptr) co_return attach(kj::mv(path), kj::mv(workspace));
   // It ended, and another caller has begun to start the next one, before our turn came.
   co_return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper ended at once"))
       .from("agentctl", kj::String())
       .retryable(RetryHint::SAME_REQUEST_LATER);
-}
-
-// ---- the helper
-
-kj::Promise<Outcome> StandaloneBackend::ensureHelper() {
-  KJ_IF_MAYBE (present, helper) {
-    if (present->process->running()) co_return nullptr;
-  }
-  co_await starting.run([this]() { return startHelper(); });
-  KJ_IF_MAYBE (problem, startFailure) {
-    co_return problem->clone();
-  }
-  co_return nullptr;
-}
-
-kj::Promise<void> StandaloneBackend::startHelper() {
-  startFailure = nullptr;
-  KJ_IF_MAYBE (ended, helper) {
-    // One that was killed leaves its socket's file.
-    unlink(ended->socket.cStr());
-  }
-  helper = nullptr;
-  auto found = files.find(HelperFiles::ownPlatform());
-  if (found.is<Problem>()) {
-    startFailure = kj::mv(found.get<Problem>());
-    co_return;
-  }
-  auto executable = kj::mv(found.get<HelperFile>().path);
-  startFailure = co_await launchHelper(kj::mv(executable));
-}
-
-kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
-  kj::FixedArray<kj::byte, 8> name;
-  entropy.fill(name);
-  auto nonce = kj::heapArray<kj::byte>(NONCE_BYTES);
-  entropy.fill(nonce);
-  auto socket = kj::str(options.runtimeDirectory, "/agentctl-", encodeHex(name), ".sock");
-  auto log = kj::str(options.stateDirectory, "/agentctl.log");
-
-  auto secret = makePipe();
-  auto address = makePipe();
-  // Fits the pipe's buffer, so it never waits.
-  kj::FdOutputStream(secret.write.get()).write(nonce.begin(), nonce.size());
-  secret.write = nullptr;
-
-  ChildOptions child;
-  child.argv = kj::arr(kj::str(executable), kj::str("serve"), kj::str("--socket"), kj::str(socket),
-                       kj::str("--nonce-fd"), kj::str("3"), kj::str("--unowned-period"),
-                       kj::str(options.unowned / kj::SECONDS), kj::str("--log"), kj::str(log));
-  child.environment = kj::Array<kj::String>();
-  child.directory = kj::str("/");
-  child.descriptors = kj::arr(ChildOptions::Descriptor{1, address.write.get()},
-                              ChildOptions::Descriptor{3, secret.read.get()});
-  child.session = ChildOptions::Session::OWN;
-  child.onDrop = ChildOptions::OnDrop::LEAVE;
-  auto spawned = Child::spawn(uv, kj::mv(child));
-  if (spawned.is<Problem>()) co_return kj::mv(spawned.get<Problem>());
-  address.write = nullptr;
-  auto process = kj::mv(spawned.get<kj::Own<Child>>());
-
-  // It has nothing of anybody's yet: a start that fails or is dropped takes it back.
-  bool taken = false;
-  KJ_DEFER({
-    if (!taken) {
-      process->signal(SIGKILL, Child::To::GROUP);
-      unlink(socket.cStr());
-    }
-  });
-  auto explain = [&](kj::StringPtr cause) {
-    return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper did not come up"))
-        .because(kj::str(cause))
-        .advise(kj::str("see ", log))
-        .from("agentctl", kj::String())
-        .retryable(RetryHint::SAME_REQUEST_LATER);
-  };
-  auto line = readLine(io.lowLevelProvider->wrapInputFd(kj::mv(address.read)))
-                  .then([](kj::String&& text) -> kj::Maybe<kj::String> { return kj::mv(text); },
-                        [](kj::Exception&&) -> kj::Maybe<kj::String> { return nullptr; });
-  kj::Maybe<kj::String> said;
-  auto waited =
-      co_await within(io.provider->getTimer(), options.helperStart,
-                      line.then([&said](kj::Maybe<kj::String>&& text) { said = kj::mv(text); }));
-  if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
-  if (said == nullptr) co_return explain("it ended at once");
-  taken = true;
-  KJ_LOG(INFO, "helper started", process->pid(), socket);
-  helper =
-      Helper{kj::mv(process), kj::mv(socket), Credential(Credential::Kind::NONCE, kj::mv(nonce))};
-  co_return nullptr;
 }
 
 // ---- the end
@@ -405,26 +307,43 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, Cleanup
 
 kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
     kj::Array<PlaceRecord> places) {
+  kj::Maybe<Problem> unknown;
+  bool running = false;
+  KJ_IF_MAYBE (present, helper) {
+    running = present->running();
+  }
+  if (!running) unknown = co_await findHelper();
   kj::Vector<Recovered> result(places.size());
   for (auto& place: places) {
     Recovered each;
     each.environmentId = kj::str(place.environmentId);
-    each.kind = Recovered::Kind::GONE;
+    auto* folder = findDirectory(place.inventory);
+    KJ_IF_MAYBE (problem, unknown) {
+      each.kind = Recovered::Kind::UNKNOWN;
+      each.why = problem->clone();
+    } else if (helper == nullptr || folder == nullptr) {
+      // Nothing can run where no folder was ever noted.
+      each.kind = Recovered::Kind::GONE;
+    } else {
+      each.kind = Recovered::Kind::ATTACHED;
+      auto path = kj::str(folder->name);
+      auto workspace = kj::str(path, "/workspace");
+      KJ_IF_MAYBE (directory, place.directory) {
+        workspace = kj::str(*directory);
+      }
+      each.attachment = attach(kj::mv(path), kj::mv(workspace));
+    }
     result.add(kj::mv(each));
   }
-  return kj::mv(result);
+  co_return kj::mv(result);
 }
 
-kj::Promise<void> StandaloneBackend::close() {
-  KJ_IF_MAYBE (present, helper) {
-    // Its link has asked it to end already, if it was ever linked; the rest ends as orderly.
-    present->process->signal(SIGTERM);
-    auto waited = co_await within(io.provider->getTimer(), 15 * kj::SECONDS,
-                                  present->process->onExit().ignoreResult());
-    if (waited == Waited::TOO_LATE) {
-      KJ_LOG(WARNING, "the helper does not end, leaving it alone", present->process->pid());
-    }
-  }
+kj::Own<Attachment> StandaloneBackend::attach(kj::String environment, kj::String workspace) {
+  return kj::heap<LocalAttachment>(*this, KJ_ASSERT_NONNULL(helper).entry, kj::mv(environment),
+                                   kj::mv(workspace));
 }
+
+// The helper outlives the daemon, with whatever runs under it and the logs of what did.
+kj::Promise<void> StandaloneBackend::close() { return kj::READY_NOW; }
 
 }  // namespace capstan

@@ -6,6 +6,7 @@
 #include "transport/child.h"
 #include "transport/helper-files.h"
 #include "transport/offload.h"
+#include "transport/watched-process.h"
 
 #include <kj/async-io.h>
 
@@ -16,17 +17,21 @@ struct StandaloneOptions {
   kj::String runtimeDirectory;           // Absolute, private; the helper's socket stands in it.
   kj::Array<ProcessVariable> variables;  // Of the daemon, for agents to start from.
   kj::Duration helperStart = 30 * kj::SECONDS;
-  // How long a helper outlives its daemon's link before it ends its instances and itself.
-  kj::Duration unowned = 10 * kj::MINUTES;
+  // How long a helper outlives its daemon's link before it ends its instances and itself; 0 = it
+  // does so as long as they live: they belong to the user of the machine.
+  kj::Duration unowned = 0 * kj::SECONDS;
+  // How long it does so when it holds nothing.
+  kj::Duration idle = 10 * kj::MINUTES;
 };
 
 // Environments on this machine: a folder each, all served by one helper process that is started
-// detached with the first of them. Isolates nothing from the daemon's user.
+// detached with the first of them and outlives the daemon: the next one takes it over. Isolates
+// nothing from the daemon's user.
 class StandaloneBackend final: public Backend {
 public:
   // All references must outlive it.
   StandaloneBackend(kj::AsyncIoContext& io, UvLoop& uv, Offload& offload, HelperFiles& files,
-                    Entropy& entropy, StandaloneOptions options);
+                    Entropy& entropy, HelperBook& book, StandaloneOptions options);
   ~StandaloneBackend() noexcept(false);
 
   kj::StringPtr name() const override { return "standalone"_kj; }
@@ -46,9 +51,11 @@ private:
   class LocalAttachment;
   // The helper that serves all environments now.
   struct Helper {
-    kj::Own<Child> process;
-    kj::String socket;
-    Credential nonce;
+    HelperEntry entry;
+    kj::Maybe<kj::Own<Child>> child;             // When this daemon has started it,
+    kj::Maybe<kj::Own<WatchedProcess>> process;  // else it is watched as what it is.
+
+    bool running() const;
   };
 
   kj::AsyncIoContext& io;
@@ -56,6 +63,7 @@ private:
   Offload& offload;
   HelperFiles& files;
   Entropy& entropy;
+  HelperBook& book;
   StandaloneOptions options;
   kj::Maybe<Helper> helper;
   kj::Maybe<Problem> startFailure;  // Of the last start.
@@ -65,7 +73,16 @@ private:
   kj::Promise<Outcome> ensurePlace(CreateRequest request, InventoryLog& log);
   kj::Promise<Outcome> ensureHelper();
   kj::Promise<void> startHelper();
+  // Takes the helper that is written down for the present one if it runs, and forgets it if it is
+  // certain that it does not. A Problem when that cannot be told.
+  kj::Promise<Outcome> findHelper();
+  kj::Promise<Outcome> forgetHelper(HelperEntry entry);
+  kj::Promise<Result<kj::Maybe<kj::Own<WatchedProcess>>>> locate(kj::String endpoint,
+                                                                 ProcessName name);
   kj::Promise<Outcome> launchHelper(kj::String executable);
+  kj::Promise<Outcome> awaitHelper(kj::Own<Child> process, kj::AutoCloseFd address,
+                                   HelperEntry entry);
+  kj::Own<Attachment> attach(kj::String environment, kj::String workspace);
 };
 
 }  // namespace capstan

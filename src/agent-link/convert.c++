@@ -57,6 +57,7 @@ InstanceReport readReport(agentctl::InstanceInfo::Reader info) {
   report.acknowledged = info.getAcknowledged();
   report.ephemeral = info.getEphemeral();
   report.pid = info.getPid();
+  report.startedAt = info.getStartedAt();
   if (info.hasExit()) report.exit = readExit(info.getExit());
   report.descendants = info.getDescendants();
   report.outputBegin = info.getOutputBegin();

@@ -24,6 +24,7 @@ struct InstanceReport {
   bool acknowledged = false;
   bool ephemeral = false;
   int pid = 0;
+  UnixMs startedAt = 0;
   kj::Maybe<ExitStatus> exit;
   uint32_t descendants = 0;
   uint64_t outputBegin = 0;

@@ -7,8 +7,6 @@ namespace capstan {
 
 namespace {
 
-constexpr uint64_t FIRST_ROTATION = 1;
-
 agentctl::CredentialKind schemaKind(Credential::Kind kind) {
   return kind == Credential::Kind::NONCE ? agentctl::CredentialKind::NONCE
                                          : agentctl::CredentialKind::TOKEN;
@@ -21,8 +19,16 @@ struct Proved {
   kj::Array<kj::byte> proof;
 };
 
-kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, Credential credential) {
-  auto stream = co_await dialer.dial();
+kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, HelperKey key) {
+  auto& credential = key.credential;
+  auto dialed = co_await kj::evalNow([&]() { return dialer.dial(); })
+                    .then([](kj::Own<kj::AsyncIoStream>&& stream)
+                              -> Result<kj::Own<kj::AsyncIoStream>> { return kj::mv(stream); },
+                          [](kj::Exception&& e) -> Result<kj::Own<kj::AsyncIoStream>> {
+                            return asProblem(e).from("agentctl", kj::str(takeover::NO_SERVER));
+                          });
+  if (dialed.is<Problem>()) co_return kj::mv(dialed.get<Problem>());
+  auto stream = kj::mv(dialed.get<kj::Own<kj::AsyncIoStream>>());
   auto connection = RpcConnection::connect(timer, kj::mv(stream));
   auto helper = connection->bootstrap().castAs<agentctl::Agentctl>();
 
@@ -30,18 +36,24 @@ kj::Promise<Result<Proved>> greet(kj::Timer& timer, StreamDialer& dialer, Creden
   auto request = helper.beginRequest();
   request.setKind(schemaKind(credential.kind()));
   request.setChallenge(challenge);
+  request.setRotationId(key.rotation);
   auto response = co_await request.send();
   KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
     co_return kj::mv(*problem);
   }
 
+  if (key.serverId.size() > 0 && response.getServerId() != key.serverId.asPtr()) {
+    co_return Problem(ErrorCode::AUTH_FAILED, kj::str("another helper answers"))
+        .because(kj::str("it does not have the identity that was written down"))
+        .from("agentctl", kj::str(takeover::IDENTITY_MISMATCH));
+  }
   HandshakeView seen{schemaKind(credential.kind()), response.getServerId(), challenge,
                      response.getChallenge()};
   if (!isWellFormed(seen) ||
       !handshakeProofHolds(credential.key(), seen, HandshakeRole::AGENTCTL, response.getProof())) {
     co_return Problem(ErrorCode::AUTH_FAILED, kj::str("the peer is not this daemon's helper"))
         .because(kj::str("it could not prove that it knows the credential"))
-        .from("agentctl", kj::String());
+        .from("agentctl", kj::str(takeover::AUTHENTICATION_FAILED));
   }
   auto proof = handshakeProof(credential.key(), seen, HandshakeRole::DAEMON);
   co_return Proved{kj::mv(connection), response.getAttempt(),
@@ -53,11 +65,50 @@ struct Controlled {
   agentctl::Control::Client control;
   HelperInfo info;
   kj::Maybe<Credential> token;
+  uint64_t rotation;
 };
 
-kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dialer,
-                                            Credential credential) {
-  auto greeted = co_await greet(timer, dialer, kj::mv(credential));
+Problem rotationFailed(Problem problem) {
+  return kj::mv(problem).from("agentctl", kj::str(takeover::CREDENTIAL_ROTATION_FAILED));
+}
+
+kj::Promise<Outcome> confirmToken(agentctl::Control::Client control, uint64_t rotation) {
+  auto request = control.confirmCredentialRequest();
+  request.setRotationId(rotation);
+  auto answer = co_await request.send();
+  co_return readHelperError(answer.getError());
+}
+
+// A token that works beside the old credential, durable, then instead of it.
+kj::Promise<Result<Credential>> rotate(agentctl::Control::Client control, HelperInfo& helper,
+                                       uint64_t held, KeepToken& keep) {
+  if (held > 0) {
+    // Its confirmation may have been lost: repeating it changes nothing.
+    KJ_IF_MAYBE (problem, co_await confirmToken(control, held)) {
+      co_return rotationFailed(kj::mv(*problem));
+    }
+  }
+  auto next = held + 1;
+  auto request = control.rotateCredentialRequest();
+  request.setRotationId(next);
+  auto rotated = co_await request.send();
+  KJ_IF_MAYBE (problem, readHelperError(rotated.getError())) {
+    co_return rotationFailed(kj::mv(*problem));
+  }
+  Credential token(Credential::Kind::TOKEN, kj::heapArray<kj::byte>(rotated.getToken()));
+  KJ_IF_MAYBE (problem, co_await keep(helper, token, next)) {
+    co_return rotationFailed(kj::mv(*problem));
+  }
+  KJ_IF_MAYBE (problem, co_await confirmToken(control, next)) {
+    co_return rotationFailed(kj::mv(*problem));
+  }
+  co_return kj::mv(token);
+}
+
+kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dialer, HelperKey key,
+                                            KeepToken keep) {
+  auto held = key.rotation;
+  auto greeted = co_await greet(timer, dialer, kj::mv(key));
   if (greeted.is<Problem>()) co_return kj::mv(greeted.get<Problem>());
   auto proved = kj::mv(greeted.get<Proved>());
 
@@ -65,33 +116,21 @@ kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dial
   request.setProof(proved.proof);
   auto admitted = co_await request.send();
   KJ_IF_MAYBE (problem, readHelperError(admitted.getError())) {
-    co_return kj::mv(*problem);
+    co_return kj::mv(*problem).from("agentctl", kj::str(takeover::AUTHENTICATION_FAILED));
   }
   auto control = admitted.getControl();
 
   auto info = co_await control.infoRequest().send();
   auto helper = readHelperInfo(info.getInfo());
-
-  auto rotate = control.rotateCredentialRequest();
-  rotate.setRotationId(FIRST_ROTATION);
-  auto rotated = co_await rotate.send();
-  KJ_IF_MAYBE (problem, readHelperError(rotated.getError())) {
-    co_return kj::mv(*problem);
-  }
-  Credential token(Credential::Kind::TOKEN, kj::heapArray<kj::byte>(rotated.getToken()));
-  auto confirm = control.confirmCredentialRequest();
-  confirm.setRotationId(FIRST_ROTATION);
-  auto confirmed = co_await confirm.send();
-  KJ_IF_MAYBE (problem, readHelperError(confirmed.getError())) {
-    co_return kj::mv(*problem);
-  }
-
-  co_return Controlled{kj::mv(proved.connection), kj::mv(control), kj::mv(helper), kj::mv(token)};
+  auto token = co_await rotate(control, helper, held, keep);
+  if (token.is<Problem>()) co_return kj::mv(token.get<Problem>());
+  co_return Controlled{kj::mv(proved.connection), kj::mv(control), kj::mv(helper),
+                       kj::mv(token.get<Credential>()), held + 1};
 }
 
 kj::Promise<Result<kj::Own<BulkConnection>>> takeBulk(kj::Timer& timer, StreamDialer& dialer,
-                                                      Credential token) {
-  auto greeted = co_await greet(timer, dialer, kj::mv(token));
+                                                      HelperKey key) {
+  auto greeted = co_await greet(timer, dialer, kj::mv(key));
   if (greeted.is<Problem>()) co_return kj::mv(greeted.get<Problem>());
   auto proved = kj::mv(greeted.get<Proved>());
   auto request = proved.attempt.bulkRequest();
@@ -106,24 +145,26 @@ kj::Promise<Result<kj::Own<BulkConnection>>> takeBulk(kj::Timer& timer, StreamDi
 }  // namespace
 
 kj::Promise<Result<kj::Own<AgentLink>>> AgentLink::open(kj::Timer& timer,
-                                                        kj::Own<StreamDialer> dialer,
-                                                        Credential credential,
-                                                        Deadlines deadlines) {
-  auto opened = co_await bounded<Controlled>(timer, deadlines.connect + deadlines.handshake,
-                                             takeControl(timer, *dialer, kj::mv(credential)));
+                                                        kj::Own<StreamDialer> dialer, HelperKey key,
+                                                        KeepToken keep, Deadlines deadlines) {
+  auto opened =
+      co_await bounded<Controlled>(timer, deadlines.connect + deadlines.handshake,
+                                   takeControl(timer, *dialer, kj::mv(key), kj::mv(keep)));
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
   auto controlled = kj::mv(opened.get<Controlled>());
-  co_return kj::refcounted<AgentLink>(
-      timer, kj::mv(dialer), kj::mv(KJ_ASSERT_NONNULL(controlled.token)), deadlines,
-      kj::mv(controlled.connection), kj::mv(controlled.control), kj::mv(controlled.info));
+  co_return kj::refcounted<AgentLink>(timer, kj::mv(dialer),
+                                      kj::mv(KJ_ASSERT_NONNULL(controlled.token)),
+                                      controlled.rotation, deadlines, kj::mv(controlled.connection),
+                                      kj::mv(controlled.control), kj::mv(controlled.info));
 }
 
 AgentLink::AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialerParam, Credential token,
-                     Deadlines deadlines, kj::Own<RpcConnection> connectionParam,
+                     uint64_t rotation, Deadlines deadlines, kj::Own<RpcConnection> connectionParam,
                      agentctl::Control::Client control, HelperInfo helper)
     : timer(timer),
       dialer(kj::mv(dialerParam)),
       token(kj::mv(token)),
+      rotation(rotation),
       deadlines(deadlines),
       connection(kj::mv(connectionParam)),
       control(kj::mv(control)),
@@ -137,7 +178,7 @@ kj::Promise<void> AgentLink::onLost() { return lostFork.addBranch(); }
 kj::Promise<Result<kj::Own<BulkConnection>>> AgentLink::openBulk() {
   auto self = kj::addRef(*this);
   co_return co_await bounded<kj::Own<BulkConnection>>(
-      timer, deadlines.connect + deadlines.handshake, takeBulk(timer, *dialer, token.clone()));
+      timer, deadlines.connect + deadlines.handshake, takeBulk(timer, *dialer, key()));
 }
 
 kj::Promise<Result<kj::Own<AgentInstance>>> AgentLink::create(InstanceSpec spec) {
@@ -175,6 +216,23 @@ kj::Promise<Result<kj::Array<InstanceReport>>> AgentLink::list() {
         return KJ_MAP(info, response.getInstances()) { return readReport(info); };
       });
   return bounded<kj::Array<InstanceReport>>(timer, deadlines.control, kj::mv(work));
+}
+
+kj::Promise<Result<kj::Own<AgentInstance>>> AgentLink::find(kj::String id) {
+  auto self = kj::addRef(*this);
+  auto request = control.instanceRequest();
+  request.setId(id);
+  auto work = request.send().then([](capnp::Response<agentctl::Control::InstanceResults>&& response)
+                                      -> Result<agentctl::Instance::Client> {
+    KJ_IF_MAYBE (problem, readHelperError(response.getError())) {
+      return kj::mv(*problem);
+    }
+    return response.getInstance();
+  });
+  auto found = co_await bounded<agentctl::Instance::Client>(timer, deadlines.control, kj::mv(work));
+  if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
+  co_return kj::refcounted<AgentInstance>(
+      kj::mv(self), kj::mv(id), kj::mv(found.get<agentctl::Instance::Client>()), timer, deadlines);
 }
 
 kj::Promise<Outcome> AgentLink::acknowledge(kj::String id) {

@@ -9,9 +9,11 @@
 #include "base/stream-dialer.h"
 #include "domain/limits.h"
 #include "domain/process.h"
+#include "domain/takeover.h"
 #include "wire/rpc-connection.h"
 
 #include <kj/async.h>
+#include <kj/function.h>
 #include <kj/refcount.h>
 #include <kj/timer.h>
 
@@ -44,20 +46,35 @@ struct InstanceConfig {
   kj::Maybe<Terminal> terminal;
 };
 
+// What opens a helper: a nonce (rotation 0), or the token of a rotation.
+struct HelperKey {
+  Credential credential;
+  uint64_t rotation = 0;
+  kj::Array<kj::byte> serverId;  // Whose it is; empty = whoever can prove itself.
+};
+
+// Makes a new token durable. It is asked before the token before it ends, so that one of the two
+// always opens the helper; a Problem leaves the old one in force.
+using KeepToken = kj::Function<kj::Promise<Outcome>(const HelperInfo& helper,
+                                                    const Credential& token, uint64_t rotation)>;
+
 // One helper, reached and authenticated. Counted: instances and streams keep it. Dropping the last
 // reference closes the connections; the helper then ends its ephemeral instances and nothing else.
 class AgentLink final: public kj::Refcounted {
 public:
-  // Connects, proves and is proved to, and takes over with a fresh token, which ends `credential`.
-  // The dialer is asked for every further connection. Timer must outlive the link. A peer that
-  // cannot prove itself: authFailed, and it learned nothing. Deadlines: connect and handshake.
+  // Connects, proves and is proved to, and takes over with a fresh token, which ends `key` once
+  // `keep` has made it durable. The dialer is asked for every further connection. Timer must
+  // outlive the link. A peer that cannot prove itself: authFailed, and it learned nothing.
+  // Deadlines: connect and handshake.
   static kj::Promise<Result<kj::Own<AgentLink>>> open(kj::Timer& timer,
-                                                      kj::Own<StreamDialer> dialer,
-                                                      Credential credential, Deadlines deadlines);
+                                                      kj::Own<StreamDialer> dialer, HelperKey key,
+                                                      KeepToken keep, Deadlines deadlines);
 
   const HelperInfo& info() const { return helper; }
-  // The token with which a later daemon can come back.
-  Credential credential() const { return token.clone(); }
+  // With which the helper can be reached again.
+  HelperKey key() const {
+    return HelperKey{token.clone(), rotation, kj::heapArray<kj::byte>(helper.serverId)};
+  }
 
   // Resolves when the control connection is gone, whoever closed it. Any number may wait.
   kj::Promise<void> onLost();
@@ -66,6 +83,8 @@ public:
   // Reserves an instance; no process yet.
   kj::Promise<Result<kj::Own<AgentInstance>>> create(InstanceSpec spec);
   kj::Promise<Result<kj::Array<InstanceReport>>> list();
+  // One that is there, made by whoever was linked before.
+  kj::Promise<Result<kj::Own<AgentInstance>>> find(kj::String id);
   // The outcome is safe elsewhere: the helper may forget it. Unknown ids are fine.
   kj::Promise<Outcome> acknowledge(kj::String id);
   // Deletes an ended instance with its log.
@@ -81,15 +100,16 @@ public:
   kj::Promise<Result<kj::Own<StdinWriter>>> openStdin(kj::String id, TakeOver takeOver);
 
   // Only by open().
-  AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialer, Credential token, Deadlines deadlines,
-            kj::Own<RpcConnection> connection, agentctl::Control::Client control,
-            HelperInfo helper);
+  AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialer, Credential token, uint64_t rotation,
+            Deadlines deadlines, kj::Own<RpcConnection> connection,
+            agentctl::Control::Client control, HelperInfo helper);
   ~AgentLink() noexcept(false);
 
 private:
   kj::Timer& timer;
   kj::Own<StreamDialer> dialer;
   Credential token;
+  uint64_t rotation;
   Deadlines deadlines;
   kj::Own<RpcConnection> connection;
   agentctl::Control::Client control;

@@ -131,6 +131,8 @@ kj::StringPtr helpText() {
          "  --log FILE               log file, instead of that\n"
          "  --address-file FILE      write the address line there, too\n"
          "  --unowned-period S       end everything after S seconds without an owner (0 = never)\n"
+         "  --idle-period S          end after S seconds with neither owner nor instance (0 = "
+         "never)\n"
          "  --ephemeral-grace-ms MS  keep ephemeral instances so long after their owner (10000)\n"
          "  --handshake-limit-ms MS  close connections that prove nothing (10000)\n"
          "  --agent-descriptors N    soft limit of open descriptors of agents (the helper's own)\n"_kj;
@@ -162,8 +164,8 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
       continue;
     }
     bool known = option == "--nonce-fd" || option == "--unowned-period" ||
-                 option == "--ephemeral-grace-ms" || option == "--handshake-limit-ms" ||
-                 option == "--agent-descriptors";
+                 option == "--idle-period" || option == "--ephemeral-grace-ms" ||
+                 option == "--handshake-limit-ms" || option == "--agent-descriptors";
     if (!known) return usage(kj::str("unknown option '", option, "'"));
     if (number == nullptr) return usage(kj::str(option, " needs a number"));
     uint32_t n = KJ_ASSERT_NONNULL(number);
@@ -172,6 +174,8 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
       line.nonceFd = static_cast<int>(n);
     } else if (option == "--unowned-period") {
       line.options.unownedPeriod = n * kj::SECONDS;
+    } else if (option == "--idle-period") {
+      line.options.idlePeriod = n * kj::SECONDS;
     } else if (option == "--ephemeral-grace-ms") {
       line.options.ephemeralGrace = n * kj::MILLISECONDS;
     } else if (option == "--agent-descriptors") {

@@ -71,7 +71,7 @@ void HelperServer::taskFailed(kj::Exception&& exception) {
 }
 
 kj::Promise<void> HelperServer::run(kj::Own<kj::ConnectionReceiver> receiver) {
-  unowned = countUnowned();
+  ownerIsAbsent();
   tasks.add(acceptAll(kj::mv(receiver)));
   co_await finished;
 }
@@ -207,10 +207,17 @@ void HelperServer::endStaleConnections(const HelperPeer& keep) {
 void HelperServer::ownerCame() {
   ++owners;
   unowned = nullptr;
+  idle = nullptr;
 }
 
 void HelperServer::ownerWent() {
-  if (--owners == 0) unowned = countUnowned();
+  if (--owners == 0) ownerIsAbsent();
+}
+
+void HelperServer::ownerIsAbsent() {
+  auto failed = [](kj::Exception&& e) { KJ_LOG(ERROR, "the count of an absence failed", e); };
+  unowned = countUnowned().eagerlyEvaluate(failed);
+  idle = countIdle().eagerlyEvaluate(failed);
 }
 
 kj::Promise<void> HelperServer::countUnowned() {
@@ -225,7 +232,22 @@ kj::Promise<void> HelperServer::countUnowned() {
   }
   if (!bounded) co_return;
   co_await host.timer.atTime(since + options.unownedPeriod);
-  KJ_LOG(WARNING, "nobody owned this helper for the whole period: ending");
+  endUnowned("nobody owned this helper for the whole period");
+}
+
+kj::Promise<void> HelperServer::countIdle() {
+  if (options.idlePeriod == 0 * kj::SECONDS) co_return;
+  constexpr kj::Duration LOOK = 30 * kj::SECONDS;
+  auto since = host.timer.now();
+  while (host.timer.now() - since < options.idlePeriod) {
+    co_await host.timer.afterDelay(kj::min(LOOK, options.idlePeriod));
+    if (all().size() > 0) since = host.timer.now();
+  }
+  endUnowned("nobody owned this helper, and it held nothing");
+}
+
+void HelperServer::endUnowned(kj::StringPtr why) {
+  KJ_LOG(WARNING, "the helper ends", why);
   auto done = kj::newPromiseAndFulfiller<uint32_t>();
   tasks.add(runShutdown(0, kj::mv(done.fulfiller)));
 }

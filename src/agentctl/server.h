@@ -14,6 +14,8 @@ namespace capstan {
 struct HelperOptions {
   kj::Duration ephemeralGrace = 10 * kj::SECONDS;  // From the owner's going to their end.
   kj::Duration unownedPeriod = 0 * kj::SECONDS;    // Without an owner this long: end. 0 = never.
+  // Without an owner, and without any instance, an ended one included, this long: end. 0 = never.
+  kj::Duration idlePeriod = 0 * kj::SECONDS;
   kj::Duration handshakeLimit = 10 * kj::SECONDS;
   SubreaperSupport subreaper = SubreaperSupport::AVAILABLE;
 };
@@ -94,14 +96,18 @@ private:
   kj::Vector<HelperPeer*> peers;
   kj::Own<kj::PromiseFulfiller<void>> finisher;
   kj::Promise<void> finished = nullptr;
-  kj::Promise<void> unowned = nullptr;  // Counts while there is no owner.
-  kj::TaskSet tasks;                    // last
+  kj::Promise<void> unowned = nullptr;  // These count while there is no owner.
+  kj::Promise<void> idle = nullptr;
+  kj::TaskSet tasks;  // last
 
   kj::Promise<void> acceptAll(kj::Own<kj::ConnectionReceiver> receiver);
   kj::Promise<void> serve(kj::Own<kj::AsyncIoStream> stream);
   kj::Promise<void> limitHandshake(kj::Own<HelperPeer> peer);
   kj::Promise<void> watchInstance(kj::Own<HelperInstance> instance);
   kj::Promise<void> countUnowned();
+  kj::Promise<void> countIdle();
+  void ownerIsAbsent();
+  void endUnowned(kj::StringPtr why);
   kj::Promise<void> endEphemeral(kj::Own<HelperInstance> instance);
   kj::Promise<void> runShutdown(uint64_t graceMs, kj::Own<kj::PromiseFulfiller<uint32_t>> done);
   void finishIfDrained();

@@ -82,4 +82,23 @@ Result<kj::AutoCloseFd> listenUnix(kj::StringPtr path) {
   return kj::mv(fd);
 }
 
+kj::Maybe<int64_t> listenerOf(kj::StringPtr path) {
+  if (path.size() > UNIX_PATH_BYTES) return nullptr;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.begin(), path.size());
+  auto probe = newSocket();
+  if (probe == nullptr ||
+      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0) {
+    return nullptr;
+  }
+  // Of a listener the kernel keeps who called listen(): unix(7), SO_PEERCRED.
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(probe, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid()) {
+    return nullptr;
+  }
+  return peer.pid;
+}
+
 }  // namespace capstan

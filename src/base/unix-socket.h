@@ -16,4 +16,7 @@ inline constexpr size_t UNIX_PATH_BYTES = 99;
 // this user's. Ask from one process at a time (the caller holds a lock).
 Result<kj::AutoCloseFd> listenUnix(kj::StringPtr path);
 
+// Which process of this user listens at `path`; null = none does, or another user's.
+kj::Maybe<int64_t> listenerOf(kj::StringPtr path);
+
 }  // namespace capstan

@@ -1,4 +1,5 @@
 #include "core/environment-actor.h"
+#include "core/catalog.h"
 
 #include <kj/debug.h>
 
@@ -48,65 +49,19 @@ PlaceRecord EnvironmentActor::place() const {
   if (workspace.kind == WorkspaceSpec::Kind::DIRECTORY) {
     place.directory = kj::str(workspace.directory);
   }
+  auto copied = [](const Label& each) { return Label{kj::str(each.key), kj::str(each.value)}; };
+  KJ_IF_MAYBE (executor, services.catalog.rows().executor(row.executorId)) {
+    place.executorConfig = KJ_MAP(each, executor->config) { return copied(each); };
+  }
+  KJ_IF_MAYBE (present, profile()) {
+    place.profileConfig = KJ_MAP(each, present->config) { return copied(each); };
+  }
   place.inventory = ledger->inventory();
   return place;
 }
 
 Result<Backend*> EnvironmentActor::backend() const {
   return services.runtimes.find(row.runtime, row.executorType);
-}
-
-bool EnvironmentActor::beginRecovery() {
-  bool unsettled = false;
-  for (auto& entry: sessions)
-    unsettled = unsettled || entry.value->state() == SessionState::RECOVERING;
-  switch (current) {
-    case EnvironmentState::STOPPED:
-    case EnvironmentState::FAILED:
-      if (!unsettled) return false;
-      break;
-    case EnvironmentState::CLEANING:
-      return false;  // Its clean-up goes on.
-    default:
-      break;
-  }
-  current = EnvironmentState::RECOVERING;
-  return true;
-}
-
-kj::Promise<void> EnvironmentActor::recovered(Recovered::Kind kind, kj::Maybe<Problem> why) {
-  auto self = kj::addRef(*this);
-  if (current != EnvironmentState::RECOVERING) co_return;
-  if (kind == Recovered::Kind::UNKNOWN) {
-    // Nothing may be replaced: what runs there may go on running.
-    KJ_IF_MAYBE (problem, why) {
-      lastError = kj::mv(*problem);
-    }
-    setState(EnvironmentState::RECONNECTING);
-    co_return;
-  }
-  // Outcomes are settled before anybody sees the environment again.
-  kj::Vector<kj::Promise<void>> losses;
-  for (auto& entry: sessions) {
-    if (entry.value->state() != SessionState::RECOVERING) continue;
-    losses.add(entry.value->lose(
-        Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended with an earlier daemon"))
-            .because(kj::str("its helper is gone, and nobody saw how it ended"))));
-  }
-  co_await kj::joinPromises(losses.releaseAsArray());
-  // The place stays; the next launch brings it up again.
-  auto next =
-      row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
-  KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
-    KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
-  }
-}
-
-void EnvironmentActor::restore(const SessionRecord& session, const RunRecord& run) {
-  auto restored =
-      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub), session, run);
-  restoreLaunch(run, *restored);
-  sessions.insert(kj::str(session.id), kj::mv(restored));
 }
 
 EnvironmentStatus EnvironmentActor::status() const {
@@ -238,6 +193,13 @@ Problem creationFailure(Problem problem) {
 }  // namespace
 
 kj::Promise<Outcome> EnvironmentActor::reach() {
+  KJ_IF_MAYBE (problem, co_await attach()) {
+    co_return kj::mv(*problem);
+  }
+  co_return co_await prepare();
+}
+
+kj::Promise<Outcome> EnvironmentActor::attach() {
   auto found = backend();
   if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
   CreateRequest request;
@@ -251,14 +213,17 @@ kj::Promise<Outcome> EnvironmentActor::reach() {
   row.workspace = kj::str(reached->workspace());
   attachment = kj::mv(reached);
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
-  auto reachedLink = kj::mv(opened.get<kj::Own<AgentLink>>());
+  use(kj::mv(opened.get<kj::Own<AgentLink>>()));
+  co_return nullptr;
+}
+
+void EnvironmentActor::use(kj::Own<AgentLink> reached) {
   bool watched = false;
   KJ_IF_MAYBE (present, link) {
-    watched = present->get() == reachedLink.get();
+    watched = present->get() == reached.get();
   }
-  if (!watched) tasks.add(watchLink(kj::addRef(*reachedLink)));
-  link = kj::mv(reachedLink);
-  co_return nullptr;
+  if (!watched) tasks.add(watchLink(kj::addRef(*reached)));
+  link = kj::mv(reached);
 }
 
 kj::Promise<void> EnvironmentActor::watchLink(kj::Own<AgentLink> watched) {
@@ -290,6 +255,16 @@ Outcome EnvironmentActor::refuseNew() const {
     return Problem(ErrorCode::RECOVERING, kj::str("the environment is being recovered"))
         .because(kj::str("the daemon has just started"))
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
+  }
+  if (current == EnvironmentState::RECONNECTING) {
+    auto problem = Problem(ErrorCode::UNREACHABLE, kj::str("it cannot be told yet what became of "
+                                                           "the environment"))
+                       .advise(kj::str("nothing of it is replaced until that is known"))
+                       .retryable(RetryHint::SAME_REQUEST_LATER, 5000);
+    KJ_IF_MAYBE (why, lastError) {
+      problem.cause = kj::str(*why);
+    }
+    return kj::mv(problem);
   }
   if (current == EnvironmentState::STOPPING) {
     return Problem(ErrorCode::WRONG_STATE, kj::str("the environment is being stopped"))

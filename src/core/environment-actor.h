@@ -11,6 +11,8 @@
 namespace capstan {
 
 class ExecProcess;
+struct PreparePlan;
+struct PreparerTools;
 
 // One task environment: its place, its sessions, its background work. Counted; owned by the
 // Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
@@ -43,8 +45,15 @@ public:
   PlaceRecord place() const;
   // After restore(): whether it has to be found out what became of it; it is `recovering` then.
   bool beginRecovery();
-  // What its runtime says has become of it. Resolves when it has been written down.
-  kj::Promise<void> recovered(Recovered::Kind kind, kj::Maybe<Problem> why);
+  // What its runtime says has become of it: it cannot be told, or there is no helper any more.
+  // Resolves when it has been written down.
+  kj::Promise<void> unreachable(kj::Maybe<Problem> why);
+  kj::Promise<void> abandoned();
+  // Its helper is there, also after unreachable(). `reports` are what that one says of its
+  // instances in this environment: those of sessions are taken back, what belongs to none is ended.
+  // Resolves when all is settled and written down.
+  kj::Promise<void> takeBack(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
+                             kj::Array<InstanceReport> reports);
   // Changes of all that status() shows.
   ChangeHub& changes() { return *hub; }
 
@@ -93,9 +102,9 @@ public:
   // The scope of a clean-up that the end of an earlier daemon interrupted.
   kj::Maybe<CleanupScope> interruptedCleanup() const;
 
-  // For the daemon's end: takes nothing new, ends all processes, and resolves when no bring-up is
-  // in progress any more.
-  kj::Promise<Outcome> close(kj::Duration grace);
+  // For the daemon's end: takes nothing new, ends execs, and resolves when no bring-up and no
+  // launch is in progress any more. Sessions go on running.
+  kj::Promise<void> close();
 
   // Whether any process may still run.
   bool isBusy() const;
@@ -126,6 +135,7 @@ private:
   kj::HashMap<kj::String, kj::TimePoint> execRequests;
   uint32_t launching = 0;
   uint32_t execing = 0;
+  kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> interruptPreparing;  // Null: nothing is prepared.
   uint32_t stops = 0;  // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
@@ -141,10 +151,31 @@ private:
   kj::Promise<Outcome> conclude(EnvironmentState from, EnvironmentState next);
   Result<Backend*> backend() const;
   kj::Promise<void> bringUp();
+  // The place with its helper, then what belongs into it.
   kj::Promise<Outcome> reach();
+  kj::Promise<Outcome> attach();
+  // Repositories and prepare script, inside the place that was reached.
+  kj::Promise<Outcome> prepare();
+  kj::Promise<Outcome> runCleanup();
+  kj::Promise<Result<PreparePlan>> planPreparation();
+  PreparerTools preparerTools();
+  kj::Maybe<const ProfileRecord&> profile() const;
+  kj::Promise<Result<Resolution>> resolve(kj::ArrayPtr<const Variable> launch, kj::String sessionId,
+                                          kj::String runId);
+  // A stop or a clean-up does not wait for clones and scripts.
+  void interruptPreparation() {
+    KJ_IF_MAYBE (fulfiller, interruptPreparing) {
+      (*fulfiller)->fulfill();
+    }
+  }
   // Up and linked, or why not.
   kj::Promise<Outcome> ready();
+  void use(kj::Own<AgentLink> reached);
   kj::Promise<void> watchLink(kj::Own<AgentLink> watched);
+  bool isUnsettled() const;
+  kj::Promise<void> settleLosses(kj::StringPtr cause);
+  kj::Promise<Outcome> takeBackOne(kj::Own<SessionActor> session, InstanceReport report);
+  kj::Promise<void> discardStray(kj::String instanceId);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
                                                          kj::String sessionId);
   kj::Promise<Result<kj::Own<SessionActor>>> startRun(kj::Own<Launching> work, LaunchSpec spec,

@@ -73,6 +73,7 @@ kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode
   if (gone) co_return;
   auto before = current;
   ++stops;
+  interruptPreparation();
   setState(EnvironmentState::STOPPING);
   co_await endProcesses(grace, mode, problems).catch_([&problems](kj::Exception&& e) {
     problems.add(asProblem(e));
@@ -132,6 +133,7 @@ kj::Maybe<CleanupScope> EnvironmentActor::interruptedCleanup() const {
 kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport& report) {
   if (gone) co_return;
   ++stops;
+  interruptPreparation();
   setState(EnvironmentState::CLEANING);
   // Before anything goes, so that the next start of the daemon can finish it.
   EnvironmentLedger::Change change;
@@ -206,6 +208,14 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   co_await bringingUp.settled();
   co_await making.onEmpty();
 
+  if (scope != CleanupScope::COMPUTE) {
+    progress.begin();
+    KJ_IF_MAYBE (problem, co_await runCleanup()) {
+      KJ_LOG(WARNING, "a clean-up script failed", row.id, *problem);
+      report.warnings.add(kj::str("clean-up script: ", *problem));
+    }
+  }
+
   // Logs of ended runs: the helper deletes them with its entry.
   kj::Vector<kj::Promise<Outcome>> discards;
   for (auto& entry: sessions)
@@ -228,16 +238,26 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   auto removed = co_await found.get<Backend*>()->cleanUp(place(), scope, progress, *ledger);
   for (auto& line: removed.leftInPlace)
     report.leftInPlace.add(kj::mv(line));
+  for (auto& line: removed.warnings)
+    report.warnings.add(kj::mv(line));
   for (auto& line: removed.leftovers)
     report.leftovers.add(kj::mv(line));
 }
 
-kj::Promise<Outcome> EnvironmentActor::close(kj::Duration grace) {
+kj::Promise<void> EnvironmentActor::close() {
   auto self = kj::addRef(*this);
   closing = true;
-  auto outcome = co_await stop(grace, StopMode::GRACEFUL);
+  ++stops;  // What has not begun yet does not begin any more.
+  interruptPreparation();
+  kj::Vector<kj::Own<ProcessActor>> ephemeral;
+  for (auto& entry: execs)
+    ephemeral.add(kj::addRef(*entry.value));
+  kj::Vector<kj::Promise<void>> ends;
+  for (auto& process: ephemeral)
+    ends.add(discardQuietly(kj::mv(process)).ignoreResult());
+  co_await kj::joinPromises(ends.releaseAsArray());
   co_await bringingUp.settled();
-  co_return kj::mv(outcome);
+  co_await making.onEmpty();
 }
 
 }  // namespace capstan

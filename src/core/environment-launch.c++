@@ -58,11 +58,7 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   auto& place = *KJ_ASSERT_NONNULL(attachment);
   auto& helper = *KJ_ASSERT_NONNULL(link);
 
-  auto inherited = place.inheritedVariables();
-  // No secret is bound to an environment yet, so nothing reveals one.
-  auto resolved =
-      assembleVariables(inherited, ProcessIdentity{row.spec.taskId, row.id, sessionId, processId},
-                        launch.variables, nullptr);
+  auto resolved = co_await resolve(launch.variables, kj::str(sessionId), kj::str(processId));
   if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
   auto& resolution = resolved.get<Resolution>();
   for (auto& record: resolution.overrides) {

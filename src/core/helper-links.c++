@@ -1,5 +1,7 @@
 #include "core/helper-links.h"
 
+#include "core/helper-book.h"
+
 namespace capstan {
 
 kj::Promise<Result<kj::Own<AgentLink>>> HelperLinks::get(Attachment& attachment) {
@@ -11,13 +13,15 @@ kj::Promise<Result<kj::Own<AgentLink>>> HelperLinks::get(Attachment& attachment)
     entry.link = nullptr;
   }
   if (!entry.busy) {
-    auto credential = attachment.credential();
-    KJ_IF_MAYBE (token, entry.token) {
-      credential = token->clone();
+    HelperKey key{attachment.credential(), attachment.rotation(), attachment.serverId()};
+    KJ_IF_MAYBE (known, entry.key) {
+      key = HelperKey{known->credential.clone(), known->rotation,
+                      kj::heapArray<kj::byte>(known->serverId)};
     }
     entry.failure = nullptr;
     entry.busy = true;
-    entry.opening = open(attachment.dialer(), kj::mv(credential), entry).fork();
+    entry.opening =
+        open(attachment.dialer(), kj::str(attachment.helperKey()), kj::mv(key), entry).fork();
   }
   co_await KJ_ASSERT_NONNULL(entry.opening).addBranch();
 
@@ -32,17 +36,31 @@ kj::Promise<Result<kj::Own<AgentLink>>> HelperLinks::get(Attachment& attachment)
       .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
-kj::Promise<void> HelperLinks::open(kj::Own<StreamDialer> dialer, Credential credential,
+namespace {
+
+KeepToken keeperOf(StoredHelperBook& book, kj::String name) {
+  return [&book, name = kj::mv(name)](const HelperInfo& helper, const Credential& token,
+                                      uint64_t rotation) {
+    return book.keepToken(
+        kj::str(name), kj::heapArray<kj::byte>(helper.serverId), kj::str(helper.build),
+        KJ_MAP(each, helper.capabilities) { return kj::str(each); }, token.clone(), rotation);
+  };
+}
+
+}  // namespace
+
+kj::Promise<void> HelperLinks::open(kj::Own<StreamDialer> dialer, kj::String name, HelperKey key,
                                     Entry& entry) {
   KJ_DEFER(entry.busy = false);
-  auto opened = co_await AgentLink::open(services.timer, kj::mv(dialer), kj::mv(credential),
-                                         services.limits.deadlines);
+  auto opened =
+      co_await AgentLink::open(services.timer, kj::mv(dialer), kj::mv(key),
+                               keeperOf(services.helpers, kj::mv(name)), services.limits.deadlines);
   if (opened.is<Problem>()) {
     entry.failure = kj::mv(opened.get<Problem>());
     co_return;
   }
   auto link = kj::mv(opened.get<kj::Own<AgentLink>>());
-  entry.token = link->credential();
+  entry.key = link->key();
   entry.link = kj::mv(link);
 }
 

@@ -25,7 +25,7 @@ public:
 private:
   struct Entry {
     kj::Maybe<kj::Own<AgentLink>> link;
-    kj::Maybe<Credential> token;                 // Once taken over, the nonce is spent.
+    kj::Maybe<HelperKey> key;                    // Once taken over, the attachment's is spent.
     kj::Maybe<Problem> failure;                  // Of the last opening.
     bool busy = false;                           // An opening is in progress.
     kj::Maybe<kj::ForkedPromise<void>> opening;  // Replaced only while none is in progress.
@@ -34,7 +34,8 @@ private:
   Services& services;
   kj::HashMap<kj::String, kj::Own<Entry>> entries;
 
-  kj::Promise<void> open(kj::Own<StreamDialer> dialer, Credential credential, Entry& entry);
+  kj::Promise<void> open(kj::Own<StreamDialer> dialer, kj::String name, HelperKey key,
+                         Entry& entry);
 };
 
 }  // namespace capstan

@@ -27,6 +27,12 @@ kj::Promise<Outcome> ProcessActor::start() {
   co_return nullptr;
 }
 
+void ProcessActor::takeOver(int itsPid, UnixMs startedAt) {
+  pid = itsPid;
+  startMs = startedAt;
+  watching = watch().eagerlyEvaluate(nullptr);
+}
+
 kj::Promise<void> ProcessActor::watch() {
   auto outcome = co_await instance->wait();
   if (outcome.is<Problem>()) {

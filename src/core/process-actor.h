@@ -21,6 +21,8 @@ public:
 
   // Starts the configured process and begins to watch it. Once.
   kj::Promise<Outcome> start();
+  // It was started for an earlier daemon, and perhaps it has ended since: watches it.
+  void takeOver(int pid, UnixMs startedAt);
   // False after a start that failed, true from its answer on.
   bool started() const { return pid != 0; }
   int processId() const { return pid; }
@@ -49,6 +51,8 @@ public:
   // execs. Repeating it is fine.
   kj::Promise<Outcome> discard();
   kj::Promise<Result<InstanceReport>> report() { return instance->report(); }
+  // How it ended is written down: the helper need not remember it.
+  kj::Promise<Outcome> acknowledge() { return instance->link().acknowledge(kj::str(id())); }
 
 private:
   Services& services;

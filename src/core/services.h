@@ -56,6 +56,8 @@ private:
   kj::TreeMap<kj::String, Backend*> byName;
 };
 
+class StoredHelperBook;
+
 struct Services {
   kj::Timer& timer;
   const kj::Clock& clock;
@@ -64,6 +66,7 @@ struct Services {
   Database& store;
   Catalog& catalog;
   SecretVault& secrets;
+  StoredHelperBook& helpers;
   Limits limits;
   // Runtimes that were asked for by name, built in or not; those of `runtimes` need no mention.
   kj::ArrayPtr<const kj::StringPtr> configured = nullptr;

@@ -197,11 +197,16 @@ kj::Promise<void> SessionActor::settle(RunOutcome outcome) {
     }
     // Whoever waits for the process is told of its end, which is a fact, although the store is not.
     if (!ended) show(outcome);
-    if (written == nullptr || gone) co_return;
+    if (written == nullptr || gone) break;
     KJ_IF_MAYBE (problem, written) {
       KJ_LOG(ERROR, "cannot write down how a run ended, trying again", name, run, *problem);
     }
     co_await services.timer.afterDelay(backoff.next(services.timer.now()));
+  }
+  KJ_IF_MAYBE (process, live) {
+    KJ_IF_MAYBE (problem, co_await kj::addRef(**process)->acknowledge()) {
+      KJ_LOG(INFO, "a helper remembers an outcome longer than it need", name, run, *problem);
+    }
   }
 }
 
@@ -216,6 +221,23 @@ void SessionActor::show(const RunOutcome& outcome) {
   }
   finish->fulfill();
   changes->changed();
+}
+
+kj::Promise<Outcome> SessionActor::takeBack(kj::Own<ProcessActor> process) {
+  auto self = kj::addRef(*this);
+  live = kj::addRef(*process);
+  if (ended) co_return nullptr;  // Its output can be read again.
+  auto noted = co_await ledger->runStarted(kj::str(name), kj::str(run), process->processId());
+  KJ_IF_MAYBE (problem, noted) {
+    // It said so already.
+    if (problem->code != ErrorCode::WRONG_STATE) co_return kj::mv(*problem);
+  }
+  startedAt = process->startedAt();
+  current = SessionState::RUNNING;
+  changes->changed();
+  ending = watchEnd().eagerlyEvaluate(
+      [](kj::Exception&& e) { KJ_LOG(ERROR, "the end of a run was missed", e); });
+  co_return nullptr;
 }
 
 kj::Promise<void> SessionActor::lose(Problem why) {

@@ -45,6 +45,9 @@ public:
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
   // The exit, or why it cannot be told. Waits for a start that has not happened yet.
   kj::Promise<Result<ExitStatus>> wait();
+  // Of a run of an earlier daemon: this is its process, which runs or has ended since. Resolves
+  // when that is durable.
+  kj::Promise<Outcome> takeBack(kj::Own<ProcessActor> process);
   // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
   kj::Promise<void> lose(Problem why);
   // Ends the process, if any, by force, and deletes its log. Its records stay.

@@ -1,4 +1,5 @@
 // How environments come to be.
+#include "core/catalog.h"
 #include "core/supervisor.h"
 #include "domain/executors.h"
 
@@ -30,15 +31,29 @@ Outcome Supervisor::compare(EnvironmentActor& present, const EnvironmentSpec& as
         "capstan env destroy ",
         present.id());
   };
+  auto& rows = services.catalog.rows();
   if (asked.executor.size() > 0) {
-    auto chosen = chooseExecutor(asked.executor);
-    if (chosen.is<Problem>()) return kj::mv(chosen.get<Problem>());
-    auto& executor = *chosen.get<const Executor*>();
+    auto found = rows.findExecutor(asked.executor);
+    if (found.is<Problem>()) return kj::mv(found.get<Problem>());
+    auto& executor = *found.get<const ExecutorRecord*>();
     if (executor.id != present.executorId()) {
       return Problem(ErrorCode::EXECUTOR_MISMATCH,
                      kj::str("the task's environment uses executor ", present.executorId(),
                              ", not ", executor.id))
           .at(kj::str("spec.executorId"))
+          .advise(cures());
+    }
+  }
+  if (asked.profile.size() > 0) {
+    auto found = rows.findProfile(asked.profile, {}, present.executorId());
+    if (found.is<Problem>()) return kj::mv(found.get<Problem>());
+    auto& profile = *found.get<const ProfileRecord*>();
+    if (profile.id != present.profileId()) {
+      auto has = present.profileId().size() == 0 ? kj::str("no profile")
+                                                 : kj::str("profile ", present.profileId());
+      return Problem(ErrorCode::EXECUTOR_MISMATCH,
+                     kj::str("the task's environment uses ", has, ", not ", profile.id))
+          .at(kj::str("spec.profileId"))
           .advise(cures());
     }
   }
@@ -113,12 +128,6 @@ Result<kj::Own<EnvironmentActor>> Supervisor::plan(kj::StringPtr owner, Environm
         .at(kj::str("spec.workspace.reuseRequired"))
         .advise(kj::str("leave reuseRequired out to make one"));
   }
-  if (spec.workspace.kind == WorkspaceSpec::Kind::REPOSITORIES) {
-    return Problem(ErrorCode::UNSUPPORTED, kj::str("this version of Capstan does not carry out "
-                                                   "spec.workspace.repositories"))
-        .at(kj::str("spec.workspace.repositories"))
-        .advise(kj::str("leave it out"));
-  }
   if (byId.size() + making.size() >= services.limits.environments) {
     return Problem(
                ErrorCode::RESOURCE_EXHAUSTED,
@@ -126,14 +135,10 @@ Result<kj::Own<EnvironmentActor>> Supervisor::plan(kj::StringPtr owner, Environm
         .advise(kj::str("remove some: capstan env list, capstan env destroy"))
         .retryable(RetryHint::AFTER_USER_ACTION);
   }
-  if (spec.profile.size() > 0) {
-    return Problem(ErrorCode::NOT_FOUND, kj::str("no profile '", spec.profile, "'"))
-        .at(kj::str("spec.profileId"))
-        .advise(kj::str("leave --profile out"));
-  }
-  auto chosen = chooseExecutor(spec.executor);
-  if (chosen.is<Problem>()) return kj::mv(chosen.get<Problem>());
-  auto& executor = *chosen.get<const Executor*>();
+  auto choice = services.catalog.choose(Choice{spec.executor, spec.profile, spec.tenantId});
+  if (choice.is<Problem>()) return kj::mv(choice.get<Problem>());
+  auto& chosen = choice.get<Chosen>();
+  auto& executor = chosen.executor;
   auto runtime = runtimeOf(executor.type);
   if (runtime.is<Problem>()) return kj::mv(runtime.get<Problem>());
   auto found = services.runtimes.find(runtime.get<kj::StringPtr>(), executor.type);
@@ -144,6 +149,9 @@ Result<kj::Own<EnvironmentActor>> Supervisor::plan(kj::StringPtr owner, Environm
   record.owner = kj::str(owner);
   record.executorId = kj::str(executor.id);
   record.executorType = kj::str(executor.type);
+  KJ_IF_MAYBE (profile, chosen.profile) {
+    record.profileId = kj::str(profile->id);
+  }
   record.runtime = kj::str(runtime.get<kj::StringPtr>());
   record.requestId = kj::heapArray<kj::byte>(spec.requestId);
   record.spec = kj::mv(spec);

@@ -1,4 +1,5 @@
 // What a daemon takes over from those before it.
+#include "base/backoff.h"
 #include "core/supervisor.h"
 #include "store/environment-table.h"
 #include "store/inventory-table.h"
@@ -83,38 +84,151 @@ kj::Promise<Outcome> Supervisor::load() {
   if (count > 0) KJ_LOG(INFO, "environments taken over", count);
   for (auto& entry: unknown)
     tasks.add(recover(kj::str(entry.key), kj::mv(entry.value)));
-  for (auto& entry: byId) {
-    KJ_IF_MAYBE (scope, entry.value->interruptedCleanup()) {
-      KJ_LOG(INFO, "going on with a clean-up", entry.value->id(), entry.value->taskId());
-      tasks.add(remove(kj::addRef(*entry.value), *scope).ignoreResult());
-    }
-  }
   co_return nullptr;
 }
 
+namespace {
+
+// What the helpers say of their instances, by environment; each is asked once.
+class HelperReports {
+public:
+  // Of one environment; asks the helper when it has not been asked yet.
+  kj::Promise<Result<kj::Array<InstanceReport>>> of(AgentLink& link, kj::String environmentId) {
+    if (known.find(&link) == nullptr) {
+      auto listed = co_await link.list();
+      if (listed.is<Problem>()) co_return kj::mv(listed.get<Problem>());
+      auto& all = known.insert(&link, {}).value;
+      for (auto& report: listed.get<kj::Array<InstanceReport>>()) {
+        auto key = kj::str(report.environmentId);
+        all.findOrCreate(key, [&]() { return ByEnvironment::Entry{kj::mv(key), {}}; })
+            .add(kj::mv(report));
+      }
+    }
+    auto& all = KJ_ASSERT_NONNULL(known.find(&link));
+    KJ_IF_MAYBE (reports, all.find(environmentId)) {
+      auto result = reports->releaseAsArray();
+      all.erase(environmentId);
+      co_return kj::mv(result);
+    }
+    co_return kj::Array<InstanceReport>();
+  }
+
+  // Those of environments that `isKnown` does not know.
+  struct Stray {
+    AgentLink* link;
+    kj::String id;
+  };
+  kj::Vector<Stray> strays(kj::Function<bool(kj::StringPtr)> isKnown) {
+    kj::Vector<Stray> result;
+    for (auto& helper: known) {
+      for (auto& entry: helper.value) {
+        if (isKnown(entry.key)) continue;
+        for (auto& report: entry.value)
+          result.add(Stray{helper.key, kj::mv(report.id)});
+      }
+    }
+    return result;
+  }
+
+private:
+  using ByEnvironment = kj::HashMap<kj::String, kj::Vector<InstanceReport>>;
+  kj::HashMap<AgentLink*, ByEnvironment> known;
+};
+
+// Ends an instance that nobody wants, and deletes its log.
+kj::Promise<Outcome> endInstance(kj::Own<AgentLink> link, kj::String id) {
+  auto found = co_await link->find(kj::str(id));
+  if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
+  auto instance = kj::mv(found.get<kj::Own<AgentInstance>>());
+  auto stopped = co_await instance->stop(0 * kj::SECONDS, StopMode::FORCED);
+  if (stopped.is<Problem>()) co_return kj::mv(stopped.get<Problem>());
+  co_return co_await link->remove(kj::mv(id));
+}
+
+kj::Promise<Outcome> takeBack(HelperLinks& links, kj::Own<EnvironmentActor> environment,
+                              kj::Own<Attachment> attachment, HelperReports& reports) {
+  auto opened = co_await links.get(*attachment);
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  auto link = kj::mv(opened.get<kj::Own<AgentLink>>());
+  auto listed = co_await reports.of(*link, kj::str(environment->id()));
+  if (listed.is<Problem>()) co_return kj::mv(listed.get<Problem>());
+  co_await environment->takeBack(kj::mv(attachment), kj::mv(link),
+                                 kj::mv(listed.get<kj::Array<InstanceReport>>()));
+  co_return nullptr;
+}
+
+// Null when it was never asked for, by whoever answers.
+kj::Maybe<Recovered> answerFor(RuntimeRegistry::AllRecovered& all, kj::StringPtr environmentId) {
+  for (auto& each: all.places) {
+    if (each.environmentId == environmentId) return kj::mv(each);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 kj::Promise<void> Supervisor::recover(kj::String runtime,
                                       kj::Vector<kj::Own<EnvironmentActor>> lost) {
+  Backoff backoff(services.entropy, {.first = 1 * kj::SECONDS});
+  for (;;) {
+    lost = co_await recoverOnce(kj::str(runtime), kj::mv(lost));
+    if (lost.size() == 0) co_return;
+    // They can be told of later: nothing is replaced until then.
+    co_await services.timer.afterDelay(backoff.next(services.timer.now()));
+  }
+}
+
+kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
+    kj::String runtime, kj::Vector<kj::Own<EnvironmentActor>> lost) {
   kj::Vector<PlaceRecord> places(lost.size());
   for (auto& environment: lost)
     places.add(environment->place());
   auto asked = kj::heapArrayBuilder<RuntimeRegistry::RuntimePlaces>(1);
-  asked.add(RuntimeRegistry::RuntimePlaces{kj::str(runtime), places.releaseAsArray()});
+  asked.add(RuntimeRegistry::RuntimePlaces{kj::mv(runtime), places.releaseAsArray()});
   auto answer = co_await services.runtimes.recoverAll(asked.finish());
-  kj::HashMap<kj::StringPtr, Recovered*> byPlace;
-  for (auto& each: answer.places)
-    byPlace.upsert(each.environmentId, &each);
-  for (auto& environment: lost) {
-    auto kind = Recovered::Kind::UNKNOWN;
-    kj::Maybe<Problem> why;
-    KJ_IF_MAYBE (found, byPlace.find(environment->id())) {
-      kind = (*found)->kind;
-      why = kj::mv((*found)->why);
+  kj::Maybe<Problem> failure;
+  for (auto& each: answer.failures)
+    failure = kj::mv(each.problem);
+  HelperReports reports;
+  kj::Vector<kj::Own<EnvironmentActor>> unknown;
+  for (size_t i = 0; i < lost.size(); ++i) {
+    auto& environment = lost[i];
+    Recovered state;
+    state.why = failure.map([](Problem& problem) { return problem.clone(); });
+    // Answers come in the order of the places, from a runtime that keeps to it.
+    if (i < answer.places.size() && answer.places[i].environmentId == environment->id()) {
+      state = kj::mv(answer.places[i]);
     } else {
-      for (auto& failure: answer.failures)
-        why = failure.problem.clone();
+      KJ_IF_MAYBE (found, answerFor(answer, environment->id())) {
+        state = kj::mv(*found);
+      }
     }
-    co_await environment->recovered(kind, kj::mv(why));
+    Outcome outcome;
+    KJ_IF_MAYBE (attachment, state.attachment) {
+      outcome = co_await takeBack(links, kj::addRef(*environment), kj::mv(*attachment), reports);
+    }
+    KJ_IF_MAYBE (problem, outcome) {
+      state.kind = Recovered::Kind::UNKNOWN;
+      state.why = kj::mv(*problem);
+    }
+    if (state.kind == Recovered::Kind::GONE) co_await environment->abandoned();
+    if (state.kind == Recovered::Kind::UNKNOWN) {
+      co_await environment->unreachable(kj::mv(state.why));
+      unknown.add(kj::mv(environment));
+      continue;
+    }
+    KJ_IF_MAYBE (scope, environment->interruptedCleanup()) {
+      KJ_LOG(INFO, "going on with a clean-up", environment->id(), environment->taskId());
+      tasks.add(remove(kj::mv(environment), *scope).ignoreResult());
+    }
   }
+  for (auto& stray: reports.strays([&](kj::StringPtr id) { return byId.find(id) != nullptr; })) {
+    KJ_LOG(WARNING, "an instance of no environment is ended", stray.id);
+    KJ_IF_MAYBE (problem, co_await endInstance(kj::addRef(*stray.link), kj::mv(stray.id))) {
+      KJ_LOG(WARNING, "it could not be ended", *problem);
+    }
+  }
+  co_return kj::mv(unknown);
 }
 
 }  // namespace capstan

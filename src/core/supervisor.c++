@@ -143,18 +143,14 @@ bool Supervisor::isBusy() const {
 
 kj::Promise<void> Supervisor::close() {
   closing = true;
-  auto grace = services.limits.deadlines.stopGrace;
-  kj::Vector<kj::Promise<void>> stops;
-  for (auto& entry: byId) {
-    stops.add(entry.value->close(grace).then([](Outcome&& outcome) {
-      KJ_IF_MAYBE (problem, outcome) {
-        KJ_LOG(WARNING, "an environment did not stop cleanly, ignoring", *problem);
-      }
-    }));
-  }
-  co_await kj::joinPromises(stops.releaseAsArray());
+  kj::Vector<kj::Promise<void>> ends;
+  for (auto& entry: byId)
+    ends.add(entry.value->close());
+  co_await kj::joinPromises(ends.releaseAsArray());
   for (auto& link: links.live()) {
-    KJ_IF_MAYBE (problem, co_await link->shutdown(grace)) {
+    auto listed = co_await link->list();
+    if (listed.is<Problem>() || listed.get<kj::Array<InstanceReport>>().size() > 0) continue;
+    KJ_IF_MAYBE (problem, co_await link->shutdown(0 * kj::SECONDS)) {
       KJ_LOG(WARNING, "a helper did not end cleanly, ignoring", *problem);
     }
   }

@@ -49,8 +49,8 @@ public:
 
   // Whether any environment has a process that may still run.
   bool isBusy() const;
-  // Takes nothing new and ends all processes of all environments and the helpers: without records
-  // nobody could take them back.
+  // Takes nothing new, ends execs and what was about to begin, and leaves running what runs: the
+  // next daemon takes it back. A helper that holds nothing is ended.
   kj::Promise<void> close();
 
 private:
@@ -72,7 +72,11 @@ private:
 
   static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);
   void keep(kj::Own<EnvironmentActor> environment);
+  // Until nothing is unknown of any of them.
   kj::Promise<void> recover(kj::String runtime, kj::Vector<kj::Own<EnvironmentActor>> lost);
+  // Those of which it cannot be told.
+  kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> recoverOnce(
+      kj::String runtime, kj::Vector<kj::Own<EnvironmentActor>> lost);
   Result<kj::Own<EnvironmentActor>> plan(kj::StringPtr owner, EnvironmentSpec spec);
   kj::Promise<void> make(kj::Own<Making> work);
   Outcome compare(EnvironmentActor& present, const EnvironmentSpec& asked);

@@ -170,15 +170,19 @@ struct InventoryItem {
 // A helper that serves local environments. One is current; older ones drain.
 struct ControlServerRecord {
   enum class State { CURRENT, DRAINING };
-  kj::String id;  // The identity it proves.
+  kj::String id;  // Our name of it.
   kj::String endpoint;
   kj::String secretId;  // Its credential's row among the secrets.
   State state = State::CURRENT;
   kj::Array<kj::String> capabilities;
   kj::String build;
   kj::String logPath;
-  int64_t pid = 0;
+  int64_t pid = 0;  // 0 = not known yet.
   UnixMs createdAt = 0;
+  uint64_t startTicks = 0;  // With `bootId` and `pid` it names the process.
+  kj::String bootId;
+  kj::String serverId;    // The identity it proves, in hexadecimal; empty until it was linked once.
+  uint64_t rotation = 0;  // Of the token among the secrets; 0 = it is the nonce.
 };
 
 // What may be shown of a secret. Its value is only in the sealed column.

@@ -129,8 +129,11 @@ protected:
     auto scope = readScope(context.getParams().getScope());
     auto report = co_await supervisor.cleanUp(kj::addRef(*environment), scope);
     auto lines =
-        context.getResults().initLeftovers(report.leftInPlace.size() + report.leftovers.size());
+        context.getResults().initLeftovers(report.warnings.size() + report.leftInPlace.size() +
+                                           report.leftovers.size());
     uint32_t next = 0;
+    for (auto& line: report.warnings)
+      lines.set(next++, kj::str("warning: ", line));
     for (auto& line: report.leftInPlace)
       lines.set(next++, kj::str("left in place: ", line));
     for (auto& line: report.leftovers)

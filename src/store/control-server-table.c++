@@ -8,8 +8,9 @@ namespace {
 
 constexpr kj::StringPtr STATES[] = {"current"_kj, "draining"_kj};
 
-#define SERVER_COLUMNS \
-  "id, endpoint, secret_id, state, capabilities_values, build, log_path, pid, created_ms"
+#define SERVER_COLUMNS                                                                      \
+  "id, endpoint, secret_id, state, capabilities_values, build, log_path, pid, created_ms, " \
+  "start_ticks, boot_id, server_id, rotation"
 
 ControlServerRecord read(Query& row) {
   ControlServerRecord record;
@@ -22,6 +23,10 @@ ControlServerRecord read(Query& row) {
   record.logPath = row.text(6);
   record.pid = row.integer(7);
   record.createdAt = row.integer(8);
+  record.startTicks = row.integer(9);
+  record.bootId = row.text(10);
+  record.serverId = row.text(11);
+  record.rotation = row.integer(12);
   return record;
 }
 
@@ -47,9 +52,20 @@ Outcome ControlServerTable::add(const ControlServerRecord& record) {
   }
   db.run("UPDATE control_server SET state = 'draining' WHERE state = 'current'");
   db.run("INSERT INTO control_server (" SERVER_COLUMNS
-         ") VALUES (?, ?, ?, 'current', ?, ?, ?, ?, ?)",
+         ") VALUES (?, ?, ?, 'current', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
          record.id, record.endpoint, record.secretId, encodeWords(record.capabilities),
-         record.build, record.logPath, record.pid, record.createdAt);
+         record.build, record.logPath, record.pid, record.createdAt, record.startTicks,
+         record.bootId, record.serverId, record.rotation);
+  return nullptr;
+}
+
+Outcome ControlServerTable::change(const ControlServerRecord& record) {
+  auto changed = db.run(
+      "UPDATE control_server SET secret_id = ?, capabilities_values = ?, build = ?, pid = ?, "
+      "start_ticks = ?, boot_id = ?, server_id = ?, rotation = ? WHERE id = ?",
+      record.secretId, encodeWords(record.capabilities), record.build, record.pid,
+      record.startTicks, record.bootId, record.serverId, record.rotation, record.id);
+  if (changed == 0) return rowNotFound("control server", record.id);
   return nullptr;
 }
 

@@ -15,6 +15,8 @@ public:
   // A new record as the current one; the one before it drains from now on. alreadyExists for a
   // known id.
   Outcome add(const ControlServerRecord& record);
+  // All but its state, endpoint, log and creation. notFound if there is no such one.
+  Outcome change(const ControlServerRecord& record);
   // The current one takes no new work; none is current then. notFound if there is no such one.
   Outcome drain(kj::StringPtr id);
   // It has ended.

@@ -126,12 +126,16 @@ INSERT INTO executor VALUES
   ('exec-local-docker', 'Local Docker', 'local_docker', 'active', 1, 1, x'', 0, 0, NULL, 1);
 )sql"_kj;
 
-// How an environment's place came to be, and whether a clean-up of it has begun and how far it was
-// to go.
+// How an environment's place came to be, whether a clean-up of it has begun and how far it was to
+// go; and which process a helper is, and which of its tokens is held.
 constexpr kj::StringPtr VERSION_2 = R"sql(
 ALTER TABLE environment ADD COLUMN steps_values BLOB NOT NULL DEFAULT x'';
 ALTER TABLE environment ADD COLUMN prepared INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE environment ADD COLUMN cleanup_scope TEXT NOT NULL DEFAULT '';
+ALTER TABLE control_server ADD COLUMN start_ticks INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE control_server ADD COLUMN boot_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE control_server ADD COLUMN server_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE control_server ADD COLUMN rotation INTEGER NOT NULL DEFAULT 0;
 )sql"_kj;
 
 constexpr Migration STEPS[] = {{1, VERSION_1}, {2, VERSION_2}};

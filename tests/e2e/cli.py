@@ -79,7 +79,7 @@ def large_both_ways(world):
 def stopped_reader(world):
     """a reader that stops reading grows neither client, daemon nor helper, and loses nothing."""
     world.capstan("run", "--task", "t", "--", "true")
-    helper = helper_pid(world)
+    helper = world.helper_pid()
     before = resident_kib(world.daemon_pid()), resident_kib(helper)
     client = world.popen("run", "--task", "t", "--", "sh", "-c",
                          "head -c 150000000 /dev/zero", stdout=subprocess.PIPE)
@@ -107,27 +107,6 @@ def sessions(world, command):
         if command in " ".join(session["command"]):
             found.append(world.json("session", "show", session["id"]))
     return found
-
-
-def helper_pid(world):
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if len(words) > 3 and b"agentctl" in words[0] and str(world.run_dir).encode() in words[3]:
-            if words[1] == b"serve" and is_server(entry):
-                return int(entry.name)
-    raise AssertionError("no helper runs")
-
-
-def is_server(entry):
-    # Reapers are forks of the helper: their parent has the same command line.
-    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-    try:
-        return b"serve" not in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return True
 
 
 def never_reads(world):
@@ -269,35 +248,79 @@ def reader_goes_away(world):
 
 
 def orderly_end(world):
-    """a daemon that is asked to end leaves no process and no socket."""
-    pid = world.json("run", "--detach", "--task", "t", "--", "sh", "-c",
-                     "(setsid sleep 1000 &) ; exec sleep 1000")["sessionId"]
-    agent = world.json("session", "show", pid)["pid"]
-    daemon, helper = world.daemon_pid(), helper_pid(world)
+    """a daemon that is asked to end leaves what runs; one that has nothing leaves nothing."""
+    session = world.json("run", "--detach", "--task", "t", "--", "sh", "-c",
+                         "(setsid sleep 1000 &) ; exec sleep 1000")["sessionId"]
+    agent = world.json("session", "show", session)["pid"]
+    daemon, helper = world.daemon_pid(), world.helper_pid()
     os.kill(daemon, signal.SIGTERM)
-    wait_until(lambda: not alive(daemon) and not alive(helper) and not alive(agent), 30)
+    wait_until(lambda: not alive(daemon), 30)
+    assert alive(agent) and alive(helper)
+    # The next client starts another daemon, which takes it back.
+    wait_until(lambda: world.json("session", "show", session)["state"] == "running")
+    equal(world.json("session", "show", session)["pid"], agent)
+    equal(world.helper_pid(), helper)
+    world.capstan("env", "destroy", "t")
+    assert not alive(agent)
+    daemon = world.daemon_pid()
+    os.kill(daemon, signal.SIGTERM)
+    wait_until(lambda: not alive(daemon) and not alive(helper), 30)
     equal([entry.name for entry in (world.run_dir / "capstan").iterdir()], [])
-    # The next client starts another one.
     equal(world.capstan("run", "--", "echo", "again"), "again\n")
 
 
+NUMBERS = """
+i=0
+while [ ! -e go ]; do i=$((i + 1)); echo "out $i"; echo "err $i" >&2; sleep 0.01; done
+echo bye; exit 7
+"""
+
+
 def daemon_killed(world):
-    """a client whose daemon is killed says so and exits with 125."""
-    client = world.popen("run", "--", "sleep", "1000", stderr=subprocess.PIPE)
-    wait_until(lambda: world.daemon_pid() and sessions(world, "sleep 1000"))
-    helper = helper_pid(world)
+    """a session goes on over a daemon that is killed: no line lost, doubled or out of order."""
+    client = world.popen("run", "--task", "t", "--", "sh", "-c", NUMBERS, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    equal(client.stdout.readline(), b"out 1\n")
+    session = sessions(world, "")[0]
+    agent = world.json("session", "show", session["id"])["pid"]
     os.kill(world.daemon_pid(), signal.SIGKILL)
     _, err = client.communicate(timeout=30)
     equal(client.returncode, 125)
     contains(err.decode(), "connection to the daemon is lost")
-    # Nobody takes the helper back in this version: end what this case started.
-    os.kill(helper, signal.SIGTERM)
-    wait_until(lambda: not alive(helper), 30)
-    equal(world.capstan("run", "--", "echo", "again"), "again\n")
+
+    wait_until(lambda: world.json("session", "show", session["id"])["state"] == "running")
+    equal(world.json("session", "show", session["id"])["pid"], agent)
+    follower = world.popen("session", "logs", "-f", session["id"], stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+    time.sleep(0.3)
+    (Path(world.json("env", "show", "t")["workspace"]) / "go").touch()
+    seen, _ = follower.communicate(timeout=30)
+    equal(follower.returncode, 0)
+    lines = seen.decode().splitlines()
+    turns = len(lines) // 2
+    assert turns > 10, lines
+    # Both streams go to one pipe, in the order in which they were written.
+    equal(lines, [word for i in range(1, turns + 1) for word in (f"out {i}", f"err {i}")] + ["bye"])
+    wait_until(lambda: world.json("session", "show", session["id"])["state"] == "exited")
+    equal(world.json("session", "show", session["id"])["exit"]["code"], 7)
+
+
+def exit_unseen(world):
+    """an exit that no daemon saw is told by the next one."""
+    session = world.json("run", "--detach", "--task", "t", "--", "sh", "-c",
+                         "while [ ! -e go ]; do sleep 0.05; done; echo done; exit 3")["sessionId"]
+    agent = world.json("session", "show", session)["pid"]
+    workspace = Path(world.json("env", "show", "t")["workspace"])
+    os.kill(world.daemon_pid(), signal.SIGKILL)
+    (workspace / "go").touch()
+    wait_until(lambda: not alive(agent))
+    wait_until(lambda: world.json("session", "show", session)["state"] == "exited")
+    equal(world.json("session", "show", session)["exit"]["code"], 3)
+    equal(world.capstan("session", "logs", session), "done\n")
 
 
 if __name__ == "__main__":
     run_cases([streams_and_code, codes_of_a_shell, usage, racing_clients, second_daemon,
                large_both_ways, stopped_reader, never_reads, interrupts, client_dies,
                exec_ends_with_client, detached, workspace_of_the_user, variables, json_errors,
-               reader_goes_away, orderly_end, daemon_killed])
+               reader_goes_away, orderly_end, daemon_killed, exit_unseen])

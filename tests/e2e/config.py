@@ -133,7 +133,10 @@ limits:
         equal([line["severity"] for line in lines if "agent.docker.enabled" in line["text"]],
               ["warning"])
         equal(Path(state / "lock").exists(), True)
-    equal([*helpers.iterdir()], [])
+        for row in world.json(*at, "env", "list")["environments"]:
+            world.capstan(*at, "env", "destroy", row["id"])
+    # It outlives the daemon while it holds anything.
+    wait_until(lambda: not [*helpers.iterdir()])
     equal(world.state_dir.exists(), False)
 
 

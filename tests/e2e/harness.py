@@ -66,12 +66,33 @@ class World:
         except (OSError, IndexError, ValueError):
             return 0
 
+    def helper_pid(self):
+        """The helper that is not a fork of another one; 0 when none runs."""
+        pids = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if b"serve" in words and any(str(self.temp.name).encode() in word for word in words):
+                pids[int(entry.name)] = int(parent)
+        return next((pid for pid, parent in pids.items() if parent not in pids), 0)
+
+    def end_helper(self):
+        """It outlives the daemon while it holds anything: ends it with what runs under it."""
+        pid = self.helper_pid()
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not alive(pid), 30)
+
     def end(self):
-        """Ends the daemon as an operator would and waits for it."""
+        """Ends the daemon as an operator would, then its helper, and waits for both."""
         pid = self.daemon_pid()
         if pid:
             os.kill(pid, signal.SIGTERM)
             wait_until(lambda: not alive(pid), 30)
+        self.end_helper()
         self.temp.cleanup()
 
 

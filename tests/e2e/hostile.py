@@ -49,20 +49,6 @@ def nothing_inherited(world):
     os.close(reading)
 
 
-def helper_pid(world):
-    """The helper that is not a fork of another one."""
-    pids = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if b"serve" in words and any(str(world.run_dir).encode() in word for word in words):
-            pids[int(entry.name)] = int(parent)
-    return next(pid for pid, parent in pids.items() if parent not in pids)
-
-
 def helper_killed(world):
     """whoever follows output learns that the helper was killed."""
     run = world.popen("run", "--task", "t", "--", "sh", "-c", "echo up; exec sleep 1000",
@@ -74,7 +60,7 @@ def helper_killed(world):
                                      ["exec", "t", "--", "sh", "-c", "echo up; sleep 1000"])]
     for client in clients[1:]:
         equal(client.stdout.readline(), b"up\n")
-    os.kill(helper_pid(world), signal.SIGKILL)
+    os.kill(world.helper_pid(), signal.SIGKILL)
     for client in clients:
         _, err = client.communicate(timeout=15)
         equal(client.returncode, 125)

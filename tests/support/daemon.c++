@@ -23,8 +23,6 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")},
                               ProcessVariable{kj::str("HOME"), kj::str(state.path())});
   KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
-  standalone = kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, kj::mv(options));
-  runtimes.add(*standalone);
   DatabaseOptions databaseOptions;
   databaseOptions.path = kj::str(state.path(), "/capstan.db");
   auto opened = Database::open(kj::mv(databaseOptions)).wait(loop.waitScope);
@@ -36,11 +34,15 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   box = kj::mv(openedBox.get<SecretBox>());
   vault = kj::heap<SecretVault>(*store, KJ_ASSERT_NONNULL(box), kj::str(state.path()), loop.timer,
                                 clock, entropy, Limits());
+  helpers = kj::heap<StoredHelperBook>(*store, KJ_ASSERT_NONNULL(box), clock, entropy);
+  standalone =
+      kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, *helpers, kj::mv(options));
+  runtimes.add(*standalone);
   auto loaded = Catalog::load(*store, clock, entropy, Limits()).wait(loop.waitScope);
   KJ_REQUIRE(loaded.is<kj::Own<Catalog>>(), loaded.get<Problem>());
   catalog = kj::mv(loaded.get<kj::Own<Catalog>>());
   services = kj::heap<Services>(
-      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, Limits()});
+      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, *helpers, Limits()});
   supervisor = kj::heap<Supervisor>(*services);
   KJ_REQUIRE(supervisor->load().wait(loop.waitScope) == nullptr);
   frontend =
@@ -50,6 +52,9 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
 
 Daemon::~Daemon() noexcept(false) {
   server = nullptr;
+  // Else it would outlive the daemon, as it should elsewhere.
+  for (auto& link: supervisor->helperLinks().live())
+    link->shutdown(0 * kj::SECONDS).wait(loop.waitScope);
   supervisor->close()
       .then([this]() { return standalone->close(); })
       .then([this]() { return store->close(); })

@@ -4,6 +4,7 @@
 
 #include "backends/standalone/standalone-backend.h"
 #include "client/connection.h"
+#include "core/helper-book.h"
 #include "core/supervisor.h"
 #include "rpc/server.h"
 #include "support/test.h"
@@ -53,6 +54,7 @@ private:
   kj::Maybe<SecretBox> box;
   kj::Own<SecretVault> vault;
   kj::Own<Catalog> catalog;
+  kj::Own<StoredHelperBook> helpers;
   kj::Own<Services> services;
   kj::Own<Supervisor> supervisor;
   kj::Own<Frontend> frontend;

@@ -303,10 +303,12 @@ int runSessionLogs(Context& context) {
   KJ_IF_MAYBE (exception, failure) {
     bool cut = exception->getType() == kj::Exception::Type::DISCONNECTED;
     if (cut && target->readerGone()) return 128 + SIGPIPE;
-    if (cut) {
-      // If that is because the process is lost, its session says more.
+    // If that is because the process is lost, its session says more, as soon as that is durable.
+    for (int looks = 0; cut && looks < 20; ++looks) {
       auto info = ask<rpc::Session::InfoResults>(context, found.session.infoRequest());
       check(info.getInfo().getLastError());
+      if (info.getInfo().getState() != rpc::SessionState::RUNNING) break;
+      context.wait(context.timer().afterDelay(100 * kj::MILLISECONDS));
     }
     throw failureOf(*exception);
   }

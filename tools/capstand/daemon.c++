@@ -4,6 +4,7 @@
 #include "base/unix-socket.h"
 #include "base/version.h"
 #include "client/paths.h"
+#include "core/helper-book.h"
 #include "core/supervisor.h"
 #include "domain/launch-rules.h"
 #include "rpc/server.h"
@@ -119,7 +120,8 @@ Outcome runDaemon(DaemonOptions options) {
   standaloneOptions.runtimeDirectory = kj::str(options.helperSocketDirectory);
   standaloneOptions.helperStart = options.limits.deadlines.helperStart;
   standaloneOptions.variables = agentVariables();
-  StandaloneBackend standalone(io, uv, offload, files, entropy, kj::mv(standaloneOptions));
+  StoredHelperBook helpers(*store, box, clock, entropy);
+  StandaloneBackend standalone(io, uv, offload, files, entropy, helpers, kj::mv(standaloneOptions));
 
   RuntimeRegistry runtimes;
   runtimes.add(standalone);
@@ -132,8 +134,8 @@ Outcome runDaemon(DaemonOptions options) {
              "Docker runtime: tasks that ask for it are refused");
     }
   }
-  Services services{timer,    clock, entropy,        runtimes,  *store,
-                    *catalog, vault, options.limits, configured};
+  Services services{timer,    clock, entropy, runtimes,       *store,
+                    *catalog, vault, helpers, options.limits, configured};
   Supervisor supervisor(services);
   KJ_IF_MAYBE (problem, supervisor.load().wait(io.waitScope)) {
     return kj::mv(*problem);

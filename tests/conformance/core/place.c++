@@ -53,8 +53,11 @@ Place::Place(): making(*this) {
   auto dialer =
       kj::heap<SocketDialer>(loop.io.provider->getNetwork(), kj::str(helper.directory(), "/s"));
   Credential nonce(Credential::Kind::NONCE, kj::heapArray(helper.nonce.asBytes()));
-  auto opened =
-      await(loop, AgentLink::open(loop.timer, kj::mv(dialer), kj::mv(nonce), Deadlines()));
+  auto opened = await(loop, AgentLink::open(
+                                loop.timer, kj::mv(dialer), HelperKey{kj::mv(nonce), 0, nullptr},
+                                [](const HelperInfo&, const Credential&,
+                                   uint64_t) -> kj::Promise<Outcome> { return Outcome(nullptr); },
+                                Deadlines()));
   REQUIRE(opened.is<kj::Own<AgentLink>>());
   link = kj::mv(opened.get<kj::Own<AgentLink>>());
   sh("mkdir home bin work && git config --file home/.gitconfig user.name T && "

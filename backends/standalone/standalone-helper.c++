@@ -1,0 +1,241 @@
+// The one helper of all environments on this machine: found, started, forgotten.
+#include "backends/standalone/standalone-backend.h"
+#include "base/encoding.h"
+#include "base/unix-socket.h"
+#include "domain/takeover.h"
+
+#include <kj/debug.h>
+#include <kj/io.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace capstan {
+
+namespace {
+
+constexpr size_t NONCE_BYTES = 32;
+constexpr size_t ADDRESS_LINE_BYTES = 4096;
+// A helper whose process is not known may have been started a moment before its daemon was killed.
+constexpr kj::Duration COMES_UP = 3 * kj::SECONDS;
+constexpr kj::Duration LOOK_AGAIN = 200 * kj::MILLISECONDS;
+
+// Reads one line; rejects as disconnected when the stream ends before.
+kj::Promise<kj::String> readLine(kj::Own<kj::AsyncInputStream> from) {
+  kj::Vector<char> line;
+  for (;;) {
+    char buffer[512];
+    size_t n = co_await from->tryRead(buffer, 1, sizeof(buffer));
+    for (char c: kj::arrayPtr(buffer, n)) {
+      if (c == '\n') co_return kj::heapString(line.asPtr());
+      line.add(c);
+    }
+    if (n == 0) {
+      kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the helper ended before it listened"));
+    }
+    KJ_REQUIRE(line.size() <= ADDRESS_LINE_BYTES, "the helper's first line has no end");
+  }
+}
+
+struct Pipe {
+  kj::AutoCloseFd read;
+  kj::AutoCloseFd write;
+};
+Pipe makePipe() {
+  int fds[2];
+  KJ_SYSCALL(pipe2(fds, O_CLOEXEC));
+  return Pipe{kj::AutoCloseFd(fds[0]), kj::AutoCloseFd(fds[1])};
+}
+
+}  // namespace
+
+kj::Promise<Outcome> StandaloneBackend::ensureHelper() {
+  KJ_IF_MAYBE (present, helper) {
+    if (present->running()) co_return nullptr;
+  }
+  co_await starting.run([this]() { return startHelper(); });
+  KJ_IF_MAYBE (problem, startFailure) {
+    co_return problem->clone();
+  }
+  co_return nullptr;
+}
+
+kj::Promise<void> StandaloneBackend::startHelper() {
+  startFailure = nullptr;
+  KJ_IF_MAYBE (ended, helper) {
+    if (ended->running()) co_return;
+    auto entry = kj::mv(ended->entry);
+    helper = nullptr;
+    startFailure = co_await forgetHelper(kj::mv(entry));
+    if (startFailure != nullptr) co_return;
+  } else {
+    // Of an earlier daemon.
+    startFailure = co_await findHelper();
+    KJ_IF_MAYBE (problem, startFailure) {
+      // It is left alone, with what runs under it; new work goes to a new one.
+      if (problem->upstreamCode != takeover::CREDENTIAL_UNAVAILABLE) co_return;
+      KJ_LOG(ERROR, "the helper of an earlier daemon cannot be taken over", *problem);
+      startFailure = nullptr;
+    }
+    if (helper != nullptr) co_return;
+  }
+  auto found = files.find(HelperFiles::ownPlatform());
+  if (found.is<Problem>()) {
+    startFailure = kj::mv(found.get<Problem>());
+    co_return;
+  }
+  auto executable = kj::mv(found.get<HelperFile>().path);
+  startFailure = co_await launchHelper(kj::mv(executable));
+}
+
+// ---- one that is there
+
+kj::Promise<Outcome> StandaloneBackend::findHelper() {
+  auto known = co_await book.current();
+  if (known.is<Problem>()) co_return kj::mv(known.get<Problem>());
+  if (known.get<kj::Maybe<HelperEntry>>() == nullptr) co_return nullptr;
+  auto entry = kj::mv(KJ_ASSERT_NONNULL(known.get<kj::Maybe<HelperEntry>>()));
+  auto located = co_await locate(kj::str(entry.endpoint),
+                                 ProcessName{entry.pid, entry.startTicks, kj::str(entry.bootId)});
+  if (located.is<Problem>()) co_return kj::mv(located.get<Problem>());
+  KJ_IF_MAYBE (process, located.get<kj::Maybe<kj::Own<WatchedProcess>>>()) {
+    KJ_LOG(INFO, "helper of an earlier daemon found", (*process)->pid(), entry.endpoint);
+    helper = Helper{kj::mv(entry), nullptr, kj::mv(*process)};
+    co_return nullptr;
+  }
+  co_return co_await forgetHelper(kj::mv(entry));
+}
+
+kj::Promise<Result<kj::Maybe<kj::Own<WatchedProcess>>>> StandaloneBackend::locate(
+    kj::String endpoint, ProcessName name) {
+  if (name.pid != 0) co_return WatchedProcess::find(io.unixEventPort, name);
+  // Its daemon was killed before it could write down which process it is: whoever listens there
+  // is. Only its user can have made the socket, and it must prove itself later.
+  auto& timer = io.provider->getTimer();
+  auto until = timer.now() + COMES_UP;
+  for (;;) {
+    KJ_IF_MAYBE (pid, listenerOf(endpoint)) {
+      KJ_IF_MAYBE (found, nameOfProcess(*pid)) {
+        co_return WatchedProcess::find(io.unixEventPort, *found);
+      }
+    }
+    if (timer.now() >= until) co_return kj::Maybe<kj::Own<WatchedProcess>>(nullptr);
+    co_await timer.afterDelay(LOOK_AGAIN);
+  }
+}
+
+kj::Promise<Outcome> StandaloneBackend::forgetHelper(HelperEntry entry) {
+  KJ_LOG(INFO, "the helper is gone", entry.pid, entry.endpoint);
+  // One that was killed leaves its socket's file.
+  unlink(entry.endpoint.cStr());
+  return book.remove(kj::mv(entry.name));
+}
+
+// ---- a new one
+
+kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
+  kj::FixedArray<kj::byte, 8> random;
+  entropy.fill(random);
+  auto nonce = kj::heapArray<kj::byte>(NONCE_BYTES);
+  entropy.fill(nonce);
+  HelperEntry entry{encodeHex(random),
+                    kj::String(),
+                    0,
+                    0,
+                    kj::String(),
+                    nullptr,
+                    Credential(Credential::Kind::NONCE, kj::mv(nonce)),
+                    0,
+                    kj::String()};
+  entry.endpoint = kj::str(options.runtimeDirectory, "/agentctl-", entry.name, ".sock");
+  entry.logPath = kj::str(options.stateDirectory, "/agentctl.log");
+  // Before it exists, so that none is ever lost.
+  KJ_IF_MAYBE (problem, co_await book.add(HelperEntry{
+                            kj::str(entry.name), kj::str(entry.endpoint), 0, 0, kj::String(),
+                            nullptr, entry.credential.clone(), 0, kj::str(entry.logPath)})) {
+    co_return kj::mv(*problem);
+  }
+
+  auto secret = makePipe();
+  auto address = makePipe();
+  // Fits the pipe's buffer, so it never waits.
+  auto key = entry.credential.key();
+  kj::FdOutputStream(secret.write.get()).write(key.begin(), key.size());
+  secret.write = nullptr;
+
+  ChildOptions child;
+  child.argv =
+      kj::arr(kj::mv(executable), kj::str("serve"), kj::str("--socket"), kj::str(entry.endpoint),
+              kj::str("--nonce-fd"), kj::str("3"), kj::str("--unowned-period"),
+              kj::str(options.unowned / kj::SECONDS), kj::str("--idle-period"),
+              kj::str(options.idle / kj::SECONDS), kj::str("--log"), kj::str(entry.logPath));
+  child.environment = kj::Array<kj::String>();
+  child.directory = kj::str("/");
+  child.descriptors = kj::arr(ChildOptions::Descriptor{1, address.write.get()},
+                              ChildOptions::Descriptor{3, secret.read.get()});
+  child.session = ChildOptions::Session::OWN;
+  child.onDrop = ChildOptions::OnDrop::LEAVE;
+  auto name = kj::str(entry.name);
+  auto spawned = Child::spawn(uv, kj::mv(child));
+  auto outcome = spawned.is<Problem>() ? Outcome(kj::mv(spawned.get<Problem>())) : nullptr;
+  if (outcome == nullptr) {
+    address.write = nullptr;
+    outcome = co_await awaitHelper(kj::mv(spawned.get<kj::Own<Child>>()), kj::mv(address.read),
+                                   kj::mv(entry));
+  }
+  if (outcome != nullptr) {
+    KJ_IF_MAYBE (problem, co_await book.remove(kj::mv(name))) {
+      KJ_LOG(WARNING, "a helper that did not come up stays written down", *problem);
+    }
+  }
+  co_return kj::mv(outcome);
+}
+
+kj::Promise<Outcome> StandaloneBackend::awaitHelper(kj::Own<Child> process, kj::AutoCloseFd address,
+                                                    HelperEntry entry) {
+  // It has nothing of anybody's yet: a start that fails or is dropped takes it back.
+  bool taken = false;
+  auto socket = kj::str(entry.endpoint);
+  KJ_DEFER({
+    if (!taken) {
+      process->signal(SIGKILL, Child::To::GROUP);
+      unlink(socket.cStr());
+    }
+  });
+  auto explain = [&](kj::StringPtr cause) {
+    return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper did not come up"))
+        .because(kj::str(cause))
+        .advise(kj::str("see ", entry.logPath))
+        .from("agentctl", kj::String())
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  };
+  auto line = readLine(io.lowLevelProvider->wrapInputFd(kj::mv(address)))
+                  .then([](kj::String&& text) -> kj::Maybe<kj::String> { return kj::mv(text); },
+                        [](kj::Exception&&) -> kj::Maybe<kj::String> { return nullptr; });
+  kj::Maybe<kj::String> said;
+  auto waited =
+      co_await within(io.provider->getTimer(), options.helperStart,
+                      line.then([&said](kj::Maybe<kj::String>&& text) { said = kj::mv(text); }));
+  if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
+  if (said == nullptr) co_return explain("it ended at once");
+  KJ_IF_MAYBE (self, nameOfProcess(process->pid())) {
+    entry.pid = self->pid;
+    entry.startTicks = self->startTicks;
+    entry.bootId = kj::mv(self->bootId);
+  } else {
+    co_return explain("it ended at once");
+  }
+  KJ_IF_MAYBE (problem, co_await book.started(kj::str(entry.name), entry.pid, entry.startTicks,
+                                              kj::str(entry.bootId))) {
+    co_return kj::mv(*problem);
+  }
+  taken = true;
+  KJ_LOG(INFO, "helper started", process->pid(), socket);
+  helper = Helper{kj::mv(entry), kj::mv(process), nullptr};
+  co_return nullptr;
+}
+
+}  // namespace capstan

@@ -1,0 +1,140 @@
+// How an environment of an earlier daemon is taken over.
+#include "core/environment-actor.h"
+
+#include <kj/debug.h>
+
+namespace capstan {
+
+void EnvironmentActor::restore(const SessionRecord& session, const RunRecord& run) {
+  auto restored =
+      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub), session, run);
+  restoreLaunch(run, *restored);
+  sessions.insert(kj::str(session.id), kj::mv(restored));
+}
+
+bool EnvironmentActor::beginRecovery() {
+  switch (current) {
+    case EnvironmentState::STOPPED:
+    case EnvironmentState::FAILED:
+      // Its place may be there all the same, with runs or their logs.
+      if (sessions.size() == 0) return false;
+      break;
+    default:
+      break;
+  }
+  current = EnvironmentState::RECOVERING;
+  return true;
+}
+
+bool EnvironmentActor::isUnsettled() const {
+  return current == EnvironmentState::RECOVERING || current == EnvironmentState::RECONNECTING;
+}
+
+kj::Promise<void> EnvironmentActor::unreachable(kj::Maybe<Problem> why) {
+  if (!isUnsettled()) return kj::READY_NOW;
+  // Nothing may be replaced: what runs there may go on running.
+  KJ_IF_MAYBE (problem, why) {
+    lastError = kj::mv(*problem);
+  }
+  setState(EnvironmentState::RECONNECTING);
+  return kj::READY_NOW;
+}
+
+// Outcomes are settled before anybody sees the environment again.
+kj::Promise<void> EnvironmentActor::settleLosses(kj::StringPtr cause) {
+  kj::Vector<kj::Promise<void>> losses;
+  for (auto& entry: sessions) {
+    if (entry.value->state() != SessionState::RECOVERING) continue;
+    losses.add(entry.value->lose(
+        Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended with an earlier daemon"))
+            .because(kj::str(cause))));
+  }
+  return kj::joinPromises(losses.releaseAsArray());
+}
+
+kj::Promise<void> EnvironmentActor::abandoned() {
+  auto self = kj::addRef(*this);
+  if (!isUnsettled()) co_return;
+  setState(EnvironmentState::RECOVERING);
+  co_await settleLosses("its helper is gone, and nobody saw how it ended");
+  // The place stays; the next launch brings it up again.
+  auto next =
+      row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
+  KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
+    KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
+  }
+}
+
+kj::Promise<void> EnvironmentActor::takeBack(kj::Own<Attachment> reached,
+                                             kj::Own<AgentLink> reachedLink,
+                                             kj::Array<InstanceReport> reports) {
+  auto self = kj::addRef(*this);
+  if (!isUnsettled()) co_return;
+  setState(EnvironmentState::RECOVERING);
+  row.workspace = kj::str(reached->workspace());
+  attachment = kj::mv(reached);
+  use(kj::mv(reachedLink));
+  for (auto& report: reports) {
+    kj::Maybe<kj::Own<SessionActor>> owner;
+    KJ_IF_MAYBE (session, sessions.find(report.sessionId)) {
+      if ((*session)->runId() == report.id) owner = kj::addRef(**session);
+    }
+    KJ_IF_MAYBE (session, owner) {
+      // One session's failure touches no other.
+      auto id = kj::str((*session)->id());
+      KJ_IF_MAYBE (problem, co_await takeBackOne(kj::mv(*session), kj::mv(report))) {
+        KJ_LOG(WARNING, "a session could not be taken back", row.id, id, *problem);
+      }
+    } else {
+      KJ_LOG(WARNING, "an instance that no record names is ended", row.id, report.id);
+      co_await discardStray(kj::str(report.id));
+    }
+  }
+  co_await settleLosses("its helper does not know it any more");
+  // A bring-up that was interrupted is not finished by having its helper.
+  auto next = row.state == EnvironmentState::FAILED                    ? EnvironmentState::FAILED
+              : row.prepared && row.state != EnvironmentState::STOPPED ? EnvironmentState::READY
+                                                                       : EnvironmentState::STOPPED;
+  if (next != EnvironmentState::FAILED) lastError = nullptr;
+  KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
+    KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
+  }
+}
+
+kj::Promise<Outcome> EnvironmentActor::takeBackOne(kj::Own<SessionActor> session,
+                                                   InstanceReport report) {
+  auto found = co_await KJ_ASSERT_NONNULL(link)->find(kj::str(report.id));
+  if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
+  auto process = kj::refcounted<ProcessActor>(
+      services, kj::mv(found.get<kj::Own<AgentInstance>>()),
+      KJ_MAP(word, session->status().command) { return kj::str(word); });
+  if (report.running || report.exit != nullptr) {
+    process->takeOver(report.pid, report.startedAt);
+    co_return co_await session->takeBack(kj::mv(process));
+  }
+  // It was never started, or could not be: nobody will start it any more.
+  if (session->state() == SessionState::RECOVERING) {
+    auto why = Problem(ErrorCode::CANCELLED, kj::str("the daemon ended before it was started"));
+    KJ_IF_MAYBE (problem, report.error) {
+      why = kj::mv(*problem);
+    }
+    co_await session->lose(kj::mv(why));
+  }
+  co_return co_await process->discard();
+}
+
+kj::Promise<void> EnvironmentActor::discardStray(kj::String instanceId) {
+  auto helper = kj::addRef(*KJ_ASSERT_NONNULL(link));
+  auto found = co_await helper->find(kj::str(instanceId));
+  auto outcome = found.is<Problem>() ? Outcome(kj::mv(found.get<Problem>())) : nullptr;
+  if (outcome == nullptr) {
+    auto process = kj::refcounted<ProcessActor>(
+        services, kj::mv(found.get<kj::Own<AgentInstance>>()), kj::Array<kj::String>());
+    outcome = co_await process->discard();
+  }
+  KJ_IF_MAYBE (problem, outcome) {
+    KJ_LOG(WARNING, "could not end an instance that no record names", row.id, instanceId, *problem);
+  }
+}
+
+}  // namespace capstan
