@@ -16,6 +16,7 @@ struct StandaloneOptions {
   kj::String stateDirectory;             // Absolute; environments live below it.
   kj::String runtimeDirectory;           // Absolute, private; the helper's socket stands in it.
   kj::Array<ProcessVariable> variables;  // Of the daemon, for agents to start from.
+  uint64_t agentDescriptors = 1024;      // Soft limit of open descriptors of agents.
   kj::Duration helperStart = 30 * kj::SECONDS;
   // How long a helper outlives its daemon's link before it ends its instances and itself; 0 = it
   // does so as long as they live: they belong to the user of the machine.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -107,6 +108,20 @@ def sessions(world, command):
         if command in " ".join(session["command"]):
             found.append(world.json("session", "show", session["id"]))
     return found
+
+
+def descriptors(world):
+    """daemon and helper may open many files, an agent as many as the client could."""
+    few = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (700, few[1]))
+    try:
+        out = world.capstan("run", "--", "sh", "-c", "ulimit -Sn; ulimit -Hn")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, few)
+    equal(out.split(), ["700", "unlimited" if few[1] == resource.RLIM_INFINITY else str(few[1])])
+    most = few[1] if few[1] != resource.RLIM_INFINITY else 1 << 20
+    for pid in world.daemon_pid(), world.helper_pid():
+        equal(resource.prlimit(pid, resource.RLIMIT_NOFILE)[0], max(700, min(most, 1 << 20)))
 
 
 def never_reads(world):
@@ -321,6 +336,6 @@ def exit_unseen(world):
 
 if __name__ == "__main__":
     run_cases([streams_and_code, codes_of_a_shell, usage, racing_clients, second_daemon,
-               large_both_ways, stopped_reader, never_reads, interrupts, client_dies,
+               large_both_ways, stopped_reader, descriptors, never_reads, interrupts, client_dies,
                exec_ends_with_client, detached, workspace_of_the_user, variables, json_errors,
                reader_goes_away, orderly_end, daemon_killed, exit_unseen])

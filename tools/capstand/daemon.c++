@@ -120,6 +120,7 @@ Outcome runDaemon(DaemonOptions options) {
   standaloneOptions.runtimeDirectory = kj::str(options.helperSocketDirectory);
   standaloneOptions.helperStart = options.limits.deadlines.helperStart;
   standaloneOptions.variables = agentVariables();
+  standaloneOptions.agentDescriptors = options.agentDescriptors;
   StoredHelperBook helpers(*store, box, clock, entropy);
   StandaloneBackend standalone(io, uv, offload, files, entropy, helpers, kj::mv(standaloneOptions));
 

@@ -15,6 +15,7 @@ struct DaemonOptions {
   bool localAdmin = true;
   bool autoStarted = false;  // Ends by itself when idle.
   bool dockerEnabled = false;
+  uint64_t agentDescriptors = 1024;  // Soft limit of local agents: what we were started with.
   Limits limits;
 };
 

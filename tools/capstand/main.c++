@@ -93,6 +93,7 @@ int run(int argc, char** argv) {
   logOptions.format = config.logFormat;
 
   DaemonOptions options;
+  options.agentDescriptors = raiseDescriptorLimit();
   options.executable = ownPath();
   options.runtimeDirectory = runtimeDirectory(get, geteuid());
   options.socket = kj::mv(KJ_ASSERT_NONNULL(config.socket));
