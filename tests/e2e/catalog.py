@@ -80,6 +80,24 @@ def refusals(world):
         raise AssertionError("the help shows commands that are not there")
 
 
+def unavailable(world):
+    """a task on an executor whose runtime is not there is refused, and never runs here."""
+    world.capstan("executor", "add", "sprites", "s1")
+    marker = world.run_dir / "ran"
+    world.capstan("run", "--executor", "s1", "--", "touch", marker, code=125)
+    contains(world.stderr, "[runtimeUnavailable]")
+    world.capstan("executor", "default", "s1")
+    world.capstan("run", "--", "touch", marker, code=125)
+    contains(world.stderr, "[runtimeUnavailable]")
+    world.capstan("executor", "default", "Local PC", "--tenant", "acme")
+    equal(world.capstan("run", "--tenant", "acme", "--", "echo", "here"), "here\n")
+    equal(world.capstan("run", "--executor", "Local PC", "--", "echo", "here"), "here\n")
+    equal(marker.exists(), False)
+    world.capstan("executor", "update", "Local PC", "--disable")
+    world.capstan("run", "--executor", "Local PC", "--", "true", code=125)
+    contains(world.stderr, "--enable")
+
+
 def defaults(world):
     """default executors are set, shown, cleared, and hold their executor."""
     made = world.json("executor", "add", "ssh", "build")["id"]
@@ -192,6 +210,46 @@ def secrets(world):
     os.close(other)
 
 
+def bound_secrets(world):
+    """a launch gets the secrets bound to its environment or its profile, and no others."""
+    put_secret(world, "tok", PLANTED.encode())
+    put_secret(world, "other", b"x")
+
+    def show(*options, task="t", code=0):
+        return world.capstan("run", "--task", task, *options, "--", "sh", "-c", "echo $K $A",
+                             code=code)
+    show("--env", "K=secret:tok", code=125)
+    unbound = world.stderr
+    contains(unbound, "[notFound]")
+    show("--env", "K=secret:none", code=125)
+    equal(world.stderr, unbound)
+    equal(show("--env", "A=1"), "1\n")
+    world.capstan("secret", "allow", "tok", "t")
+    equal(show("--env", "K=secret:tok"), PLANTED + "\n")
+    show("--env", "K=secret:other", code=125)
+    show("--env", "K=secret:tok", task="u", code=125)
+    world.capstan("secret", "disallow", "tok", "t")
+    show("--env", "K=secret:tok", code=125)
+
+    world.capstan("profile", "add", "Local PC", "p", "--env", "K=secret:tok", "--env", "A=2")
+    equal(show("--profile", "p", task="v"), PLANTED + " 2\n")
+    equal(world.capstan("exec", "v", "--", "sh", "-c", "echo $K"), PLANTED + "\n")
+    equal(world.json("env", "show", "v")["profileId"], world.json("profile", "show", "p")["id"])
+    show("--profile", "p", task="t", code=125)
+    contains(world.stderr, "[executorMismatch]")
+    show("--env", "A=3", task="v", code=125)
+    contains(world.stderr, "[variableConflict]")
+    world.capstan("profile", "remove", "p", code=125)
+    contains(world.stderr, "of task 'v'")
+    world.capstan("env", "destroy", "v")
+    world.capstan("profile", "remove", "p")
+    for path in world.state.rglob("*"):
+        # What the agents printed is theirs.
+        if path.is_file() and "environments" not in path.parts:
+            if PLANTED.encode() in path.read_bytes():
+                raise AssertionError(f"the planted secret is to be seen in {path}")
+
+
 def never_shown(world):
     """a secret's value stands in no file, log, list or error."""
     shown = []
@@ -225,5 +283,5 @@ def without_key(world):
 
 
 if __name__ == "__main__":
-    run_cases([executors, refusals, defaults, profiles, racing_updates, after_restart, secrets,
-               never_shown, without_key])
+    run_cases([executors, refusals, unavailable, defaults, profiles, racing_updates, after_restart,
+               secrets, bound_secrets, never_shown, without_key])

@@ -27,19 +27,4 @@ TEST_CASE("an unknown executor type never falls back to the host") {
   }
 }
 
-TEST_CASE("an executor is chosen by id, name or unique prefix") {
-  auto id = [](kj::StringPtr name) {
-    return kj::str(chooseExecutor(name).get<const Executor*>()->id);
-  };
-  CHECK(id("") == "exec-local-pc");
-  CHECK(id("exec-local-docker") == "exec-local-docker");
-  CHECK(id("Local Docker") == "exec-local-docker");
-  CHECK(id("exec-local-p") == "exec-local-pc");
-
-  auto ambiguous = chooseExecutor("exec-");
-  CHECK(ambiguous.get<Problem>().code == ErrorCode::INVALID_ARGUMENT);
-  CHECK(ambiguous.get<Problem>().field == "spec.executorId");
-  CHECK(chooseExecutor("prod").get<Problem>().code == ErrorCode::NOT_FOUND);
-}
-
 }  // namespace capstan
