@@ -124,7 +124,8 @@ StandaloneBackend::StandaloneBackend(kj::AsyncIoContext& io, UvLoop& uv, Offload
       files(files),
       entropy(entropy),
       book(book),
-      options(kj::mv(options)) {}
+      options(kj::mv(options)),
+      placeWork(offload) {}
 
 StandaloneBackend::~StandaloneBackend() noexcept(false) {}
 
@@ -186,7 +187,7 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
     auto folder = folderOf(*known);
     // Its maker may have been interrupted; once it was made, nothing makes up for its loss.
     bool finish = known->state == InventoryItem::State::INTENDED;
-    auto outcome = co_await offload.run<Outcome>([folder = folder.clone(), finish]() mutable {
+    auto look = [folder = folder.clone(), finish]() mutable {
       auto looked = lookAtPlace(folder.clone());
       if (looked.is<Problem>()) return Outcome(kj::mv(looked.get<Problem>()));
       if (!finish && looked.get<PlaceState>() == PlaceState::ABSENT) {
@@ -197,7 +198,8 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
                            .retryable(RetryHint::AFTER_USER_ACTION));
       }
       return makePlace(kj::mv(folder));
-    });
+    };
+    auto outcome = co_await placeWork.run<Outcome>(kj::str(folder.path), kj::mv(look));
     if (outcome != nullptr || !finish) co_return kj::mv(outcome);
     co_return co_await log.confirm(known->seq, kj::str(folder.mark), kj::Array<Label>());
   }
@@ -217,13 +219,15 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
   item.state = InventoryItem::State::INTENDED;
   auto noted = co_await log.intend(kj::mv(item));
   if (noted.is<Problem>()) co_return kj::mv(noted.get<Problem>());
-  auto made = co_await offload.run<Outcome>(
+  auto made = co_await placeWork.run<Outcome>(
+      kj::str(folder.path),
       [folder = folder.clone()]() mutable { return makePlace(kj::mv(folder)); });
   if (made == nullptr) {
     co_return co_await log.confirm(noted.get<uint64_t>(), kj::str(folder.mark), kj::Array<Label>());
   }
   // Take back what there may be of it; what cannot be taken back stays noted.
-  auto left = co_await offload.run<kj::Vector<kj::String>>(
+  auto left = co_await placeWork.run<kj::Vector<kj::String>>(
+      kj::str(folder.path),
       [folder = folder.clone()]() mutable { return removePlace(kj::mv(folder), false); });
   if (left.size() == 0) {
     KJ_IF_MAYBE (problem, co_await log.forget(noted.get<uint64_t>())) {
@@ -288,8 +292,8 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, Cleanup
           kj::str(item.name, ": of the kind '", item.kind, "', which this version cannot remove"));
       continue;
     }
-    auto left = co_await offload.run<kj::Vector<kj::String>>(
-        [folder = folderOf(item), keepsWorkspace]() mutable {
+    auto left = co_await placeWork.run<kj::Vector<kj::String>>(
+        kj::str(item.name), [folder = folderOf(item), keepsWorkspace]() mutable {
           return removePlace(kj::mv(folder), keepsWorkspace);
         });
     bool removed = left.size() == 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "backends/standalone/place-queue.h"
 #include "base/async.h"
 #include "base/entropy.h"
 #include "transport/child.h"
@@ -68,6 +69,7 @@ private:
   StandaloneOptions options;
   kj::Maybe<Helper> helper;
   kj::Maybe<Problem> startFailure;  // Of the last start.
+  PlaceQueue placeWork;
   SingleFlight starting;
 
   kj::String environmentDirectory(kj::StringPtr environmentId) const;
