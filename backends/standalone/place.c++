@@ -151,6 +151,16 @@ Outcome checkGivenWorkspace(kj::String directory) {
       .retryable(RetryHint::AFTER_USER_ACTION);
 }
 
+kj::Vector<kj::String> takeBackPlace(PlaceFolder folder) {
+  auto looked = lookAtPlace(folder.clone());
+  if (!looked.is<PlaceState>() || looked.get<PlaceState>() != PlaceState::FOREIGN) {
+    return removePlace(kj::mv(folder), false);
+  }
+  kj::Vector<kj::String> left;
+  removeTree(unfinishedPath(folder).cStr(), left);
+  return left;
+}
+
 kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace) {
   kj::Vector<kj::String> left;
   removeTree(unfinishedPath(folder).cStr(), left);  // Its name holds the mark.

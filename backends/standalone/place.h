@@ -37,4 +37,8 @@ Outcome checkGivenWorkspace(kj::String directory);
 // things count as removed; a FOREIGN folder stays. What stays is returned, one a line.
 kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace);
 
+// removePlace() after a makePlace() that failed: something FOREIGN under the name means that ours
+// never got it, and is no failure.
+kj::Vector<kj::String> takeBackPlace(PlaceFolder folder);
+
 }  // namespace capstan

@@ -228,7 +228,7 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
   // Take back what there may be of it; what cannot be taken back stays noted.
   auto left = co_await placeWork.run<kj::Vector<kj::String>>(
       kj::str(folder.path),
-      [folder = folder.clone()]() mutable { return removePlace(kj::mv(folder), false); });
+      [folder = folder.clone()]() mutable { return takeBackPlace(kj::mv(folder)); });
   if (left.size() == 0) {
     KJ_IF_MAYBE (problem, co_await log.forget(noted.get<uint64_t>())) {
       KJ_LOG(WARNING, "could not note that a folder is gone, a clean-up will", folder.path,
