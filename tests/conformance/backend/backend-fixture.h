@@ -63,6 +63,8 @@ public:
 
   // Ends all connections that the dialer gave. False when that is not the runtime's to do.
   virtual bool cutConnections(kj::StringPtr environmentId) = 0;
+  // Whether one helper serves all places, and so is there without any one of them.
+  virtual bool oneHelperForAll() = 0;
   virtual kj::Timer& timer() = 0;
 
   // ---- the same for all

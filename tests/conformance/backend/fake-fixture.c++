@@ -88,6 +88,7 @@ public:
     world.cut(environmentId);
     return true;
   }
+  bool oneHelperForAll() override { return false; }
 
 private:
   Loop loop;

@@ -19,6 +19,23 @@ TEST_CASE("the helper proves itself by the attachment's credential") {
   CHECK(instances.get<kj::Array<InstanceReport>>().size() == 0);
 }
 
+TEST_CASE("the helper is reached again by the key of a link") {
+  LogWatch logs;
+  auto fixture = newBackendFixture();
+  Environment environment(*fixture, "env-token");
+  auto attachment = environment.created();
+  auto first = fixture->wait(openLink(fixture->timer(), *attachment));
+  REQUIRE(first.is<kj::Own<AgentLink>>());
+  auto key = first.get<kj::Own<AgentLink>>()->key();
+  auto identity = kj::heapArray<kj::byte>(key.serverId);
+  first = Problem();
+  auto second = fixture->wait(openLink(fixture->timer(), *attachment, kj::mv(key)));
+  KJ_IF_MAYBE (problem, second.tryGet<Problem>()) {
+    FAIL(kj::str(*problem).cStr());
+  }
+  CHECK(second.get<kj::Own<AgentLink>>()->key().serverId.asPtr() == identity.asPtr());
+}
+
 TEST_CASE("a helper does not let in whoever lacks the credential") {
   LogWatch logs;
   auto fixture = newBackendFixture();

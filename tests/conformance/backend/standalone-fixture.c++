@@ -3,6 +3,7 @@
 
 #include "backends/standalone/standalone-backend.h"
 #include "conformance/backend/backend-fixture.h"
+#include "conformance/backend/memory-book.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr kj::StringPtr MARK = ".capstan-"_kj;
 constexpr size_t STATE_PATH_BYTES = 90;
+constexpr int WAITS = 1;
 
 HelperFiles helperFiles() {
   const char* folder = std::getenv("AGENTCTL_DIR");
@@ -39,22 +41,32 @@ public:
     restart();
   }
   ~StandaloneFixture() noexcept(false) {
-    restart();
     daemon = nullptr;
-    endHelpers();
+    spin([this]() { return offload.inProgress() == 0; });
+    countHelpers(SIGKILL);
   }
 
   Backend& backend() override { return *daemon; }
-  // Also waits for what the old one left on the pool, which a killed daemon would not finish.
+  // The helper lives on. Also waits for what the old one left on the pool, which a killed daemon
+  // would not finish.
   void restart() override {
     daemon = nullptr;
     spin([this]() { return offload.inProgress() == 0; });
-    endHelpers();
+    // A daemon that finds a helper whose start was interrupted gives it seconds to come up: real
+    // ones are waited for a few times only.
+    if (waitedFor >= WAITS) {
+      book.dropUnknown();
+    } else {
+      for (auto& each: book.entries())
+        waitedFor += each.pid == 0;
+    }
+    KJ_REQUIRE(countHelpers(0) <= 1, "more helpers run than one");
     StandaloneOptions options;
     options.stateDirectory = kj::str(stateDirectory);
     options.runtimeDirectory = kj::str(runtime.path());
     options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")});
-    daemon = kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, kj::mv(options));
+    daemon =
+        kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, book, kj::mv(options));
   }
   kj::WaitScope& waitScope() override { return loop.waitScope; }
   kj::Timer& timer() override { return loop.timer; }
@@ -118,6 +130,7 @@ public:
 
   // The kernel's own sockets.
   bool cutConnections(kj::StringPtr) override { return false; }
+  bool oneHelperForAll() override { return true; }
 
 private:
   IoLoop loop;
@@ -127,6 +140,8 @@ private:
   Offload offload;
   SystemEntropy entropy;
   HelperFiles files;
+  MemoryBook book;
+  int waitedFor = 0;
   kj::Own<StandaloneBackend> daemon;
 
   fs::path environments() { return fs::path(stateDirectory.cStr()) / "environments"; }
@@ -153,8 +168,10 @@ private:
     return Thing{kj::str("directory"), kj::str(name.c_str()), kj::str(mark.c_str())};
   }
 
-  // The helpers of dead daemons, found by this fixture's own folder in their command line.
-  void endHelpers() {
+  // Helpers, found by this fixture's own folder in their command line; each gets `signal`, unless
+  // that is 0.
+  size_t countHelpers(int signal) {
+    size_t count = 0;
     std::error_code error;
     for (fs::directory_iterator each("/proc", error), end; !error && each != end;
          each.increment(error)) {
@@ -169,8 +186,10 @@ private:
       if (length <= 0) continue;
       std::string_view text(words, length);
       if (text.find(runtime.path().cStr()) == std::string_view::npos) continue;
-      ::kill(std::stoi(number), SIGKILL);
+      ++count;
+      if (signal != 0) ::kill(std::stoi(number), signal);
     }
+    return count;
   }
 };
 
