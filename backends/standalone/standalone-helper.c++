@@ -171,7 +171,8 @@ kj::Promise<Outcome> StandaloneBackend::launchHelper(kj::String executable) {
       kj::arr(kj::mv(executable), kj::str("serve"), kj::str("--socket"), kj::str(entry.endpoint),
               kj::str("--nonce-fd"), kj::str("3"), kj::str("--unowned-period"),
               kj::str(options.unowned / kj::SECONDS), kj::str("--idle-period"),
-              kj::str(options.idle / kj::SECONDS), kj::str("--log"), kj::str(entry.logPath));
+              kj::str(options.idle / kj::SECONDS), kj::str("--agent-descriptors"),
+              kj::str(options.agentDescriptors), kj::str("--log"), kj::str(entry.logPath));
   child.environment = kj::Array<kj::String>();
   child.directory = kj::str("/");
   child.descriptors = kj::arr(ChildOptions::Descriptor{1, address.write.get()},
