@@ -64,6 +64,8 @@ const Key KEYS[] = {
      "The removal of one resource"_kj},
     {"deadlines.control"_kj, DurationRule{&Deadlines::control, 100 * MS, 10 * MIN},
      "One answer of a helper"_kj},
+    {"deadlines.output_kept"_kj, DurationRule{&Deadlines::outputKept, 1 * H, 8760 * H},
+     "From a run's end until its output is deleted"_kj},
 
     {"limits.output_spool_bytes"_kj, SizeRule{&Limits::outputSpoolBytes, 256 * KIB, 64 * GIB},
      "Output kept of one run; then the oldest goes"_kj},
@@ -100,7 +102,7 @@ const Key KEYS[] = {
      "Repositories of one workspace, and its source roots"_kj},
 };
 
-constexpr size_t DEADLINE_KEYS = 8, LIMIT_KEYS = 19;
+constexpr size_t DEADLINE_KEYS = 9, LIMIT_KEYS = 19;
 static_assert(sizeof(Deadlines) == DEADLINE_KEYS * sizeof(kj::Duration) &&
                   sizeof(Limits) == sizeof(Deadlines) + LIMIT_KEYS * sizeof(size_t),
               "every field of domain/limits.h has a key above: add the new one's, and count it");

@@ -99,6 +99,9 @@ public:
   // With leftovers the environment stays, failed, for another try.
   kj::Promise<CleanupReport> cleanUp(CleanupScope scope);
 
+  // Deletes the logs of runs that ended before `before` (wall clock).
+  kj::Promise<void> expireLogs(UnixMs before);
+
   // The scope of a clean-up that the end of an earlier daemon interrupted.
   kj::Maybe<CleanupScope> interruptedCleanup() const;
 

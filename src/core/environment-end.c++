@@ -244,6 +244,15 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
     report.leftovers.add(kj::mv(line));
 }
 
+kj::Promise<void> EnvironmentActor::expireLogs(UnixMs before) {
+  auto self = kj::addRef(*this);
+  kj::Vector<kj::Own<SessionActor>> all;
+  for (auto& entry: sessions)
+    all.add(kj::addRef(*entry.value));
+  for (auto& session: all)
+    co_await session->expireLog(before);
+}
+
 kj::Promise<void> EnvironmentActor::close() {
   auto self = kj::addRef(*this);
   closing = true;

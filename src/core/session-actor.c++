@@ -212,6 +212,7 @@ kj::Promise<void> SessionActor::settle(RunOutcome outcome) {
 
 void SessionActor::show(const RunOutcome& outcome) {
   ended = true;
+  endedAt = outcome.at;
   current = sessionStateAfter(outcome.kind);
   KJ_IF_MAYBE (exit, outcome.exit) {
     exitStatus = exit->clone();
@@ -295,6 +296,18 @@ kj::Promise<Result<ExitStatus>> SessionActor::wait() {
     co_return problem->clone();
   }
   co_return Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended, and nobody saw how"));
+}
+
+kj::Promise<void> SessionActor::expireLog(UnixMs before) {
+  auto self = kj::addRef(*this);
+  if (!ended || endedAt >= before) co_return;
+  KJ_IF_MAYBE (process, live) {
+    KJ_IF_MAYBE (problem, co_await kj::addRef(**process)->discard()) {
+      KJ_LOG(WARNING, "the log of an old run could not be deleted", name, run, *problem);
+      co_return;
+    }
+  }
+  live = nullptr;
 }
 
 kj::Promise<Outcome> SessionActor::discard() {

@@ -50,6 +50,9 @@ public:
   kj::Promise<Outcome> takeBack(kj::Own<ProcessActor> process);
   // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
   kj::Promise<void> lose(Problem why);
+  // Deletes the log of a run that ended before `before` (wall clock): its process cannot be had any
+  // more. Nothing else changes.
+  kj::Promise<void> expireLog(UnixMs before);
   // Ends the process, if any, by force, and deletes its log. Its records stay.
   kj::Promise<Outcome> discard();
 
@@ -67,6 +70,7 @@ private:
   kj::Maybe<kj::Own<ProcessActor>> live;
   bool stopRequested = false;
   bool ended = false;
+  UnixMs endedAt = 0;
   AsyncLock turns;  // A stop waits for a start in progress, then ends what it started.
   kj::Own<kj::PromiseFulfiller<void>> finish;
   kj::ForkedPromise<void> settled = nullptr;  // The run's end is known.

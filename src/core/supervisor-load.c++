@@ -84,6 +84,7 @@ kj::Promise<Outcome> Supervisor::load() {
   if (count > 0) KJ_LOG(INFO, "environments taken over", count);
   for (auto& entry: unknown)
     tasks.add(recover(kj::str(entry.key), kj::mv(entry.value)));
+  tasks.add(expireLogsHourly());
   co_return nullptr;
 }
 

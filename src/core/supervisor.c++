@@ -134,6 +134,22 @@ kj::Promise<void> Supervisor::check(Backend& backend, HealthEntry& entry) {
   entry.status.checkedAt = services.now();
 }
 
+kj::Promise<void> Supervisor::expireLogs() {
+  auto before = services.now() - services.limits.deadlines.outputKept / kj::MILLISECONDS;
+  kj::Vector<kj::Own<EnvironmentActor>> all(byId.size());
+  for (auto& entry: byId)
+    all.add(kj::addRef(*entry.value));
+  for (auto& environment: all)
+    co_await environment->expireLogs(before);
+}
+
+kj::Promise<void> Supervisor::expireLogsHourly() {
+  for (;;) {
+    co_await services.timer.afterDelay(1 * kj::HOURS);
+    co_await expireLogs();
+  }
+}
+
 bool Supervisor::isBusy() const {
   for (auto& entry: byId) {
     if (entry.value->isBusy()) return true;

@@ -47,6 +47,10 @@ public:
   // The links to the helpers that serve the environments.
   HelperLinks& helperLinks() { return links; }
 
+  // Deletes the logs of runs that ended longer ago than limits.deadlines.outputKept, now; load() has it done
+  // every hour.
+  kj::Promise<void> expireLogs();
+
   // Whether any environment has a process that may still run.
   bool isBusy() const;
   // Takes nothing new, ends execs and what was about to begin, and leaves running what runs: the
@@ -82,6 +86,7 @@ private:
   Outcome compare(EnvironmentActor& present, const EnvironmentSpec& asked);
   kj::Promise<void> check(Backend& backend, HealthEntry& entry);
   kj::Promise<CleanupReport> remove(kj::Own<EnvironmentActor> environment, CleanupScope scope);
+  kj::Promise<void> expireLogsHourly();
   void taskFailed(kj::Exception&& exception) override;
 };
 

@@ -17,6 +17,7 @@ struct Deadlines {
   kj::Duration stopGrace = 10 * kj::SECONDS;  // TERM to KILL.
   kj::Duration cleanup = 2 * kj::MINUTES;     // One resource.
   kj::Duration control = 30 * kj::SECONDS;    // One answer of the helper to a control call.
+  kj::Duration outputKept = 7 * kj::DAYS;     // From a run's end until its output goes.
 };
 
 struct Limits {

@@ -246,6 +246,7 @@ deadlines:
   stop_grace: 10s
   cleanup: 2min
   control: 30s
+  output_kept: 168h
 limits:
   output_spool_bytes: 64MiB
   command_words: 4096
