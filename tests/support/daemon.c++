@@ -1,6 +1,10 @@
 #include "support/daemon.h"
 
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,33 +20,48 @@ HelperFiles helperFiles() {
 
 }  // namespace
 
-Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
+Daemon::Daemon(Limits limits)
+    : limits(limits), uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
+  KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
+  begin();
+}
+
+Daemon::~Daemon() noexcept(false) {
+  if (supervisor.get() == nullptr) return;
+  // Else it would outlive the daemon, as it should elsewhere.
+  for (auto& link: supervisor->helperLinks().live())
+    link->shutdown(0 * kj::SECONDS).wait(loop.waitScope);
+  endOrderly();
+  for (auto pid: helperPids())
+    kill(pid, SIGTERM);
+}
+
+void Daemon::begin() {
   StandaloneOptions options;
   options.stateDirectory = kj::str(state.path());
   options.runtimeDirectory = kj::str(state.path());
   options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")},
                               ProcessVariable{kj::str("HOME"), kj::str(state.path())});
-  KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
   DatabaseOptions databaseOptions;
-  databaseOptions.path = kj::str(state.path(), "/capstan.db");
+  databaseOptions.path = databasePath();
+  databaseOptions.connection.busyTimeoutMs = 1000;
   auto opened = Database::open(kj::mv(databaseOptions)).wait(loop.waitScope);
   KJ_REQUIRE(opened.is<kj::Own<Database>>(), opened.get<Problem>());
   store = kj::mv(opened.get<kj::Own<Database>>());
-  auto& clock = kj::systemPreciseCalendarClock();
   auto openedBox = openSecretBox(*store, kj::str(state.path())).wait(loop.waitScope);
   KJ_REQUIRE(openedBox.is<SecretBox>(), openedBox.get<Problem>());
   box = kj::mv(openedBox.get<SecretBox>());
   vault = kj::heap<SecretVault>(*store, KJ_ASSERT_NONNULL(box), kj::str(state.path()), loop.timer,
-                                clock, entropy, Limits());
+                                clock, entropy, limits);
   helpers = kj::heap<StoredHelperBook>(*store, KJ_ASSERT_NONNULL(box), clock, entropy);
   standalone =
       kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, *helpers, kj::mv(options));
   runtimes.add(*standalone);
-  auto loaded = Catalog::load(*store, clock, entropy, Limits()).wait(loop.waitScope);
+  auto loaded = Catalog::load(*store, clock, entropy, limits).wait(loop.waitScope);
   KJ_REQUIRE(loaded.is<kj::Own<Catalog>>(), loaded.get<Problem>());
   catalog = kj::mv(loaded.get<kj::Own<Catalog>>());
   services = kj::heap<Services>(
-      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, *helpers, Limits()});
+      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, *helpers, limits});
   supervisor = kj::heap<Supervisor>(*services);
   KJ_REQUIRE(supervisor->load().wait(loop.waitScope) == nullptr);
   frontend =
@@ -50,15 +69,35 @@ Daemon::Daemon(): uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   server = kj::heap<RpcServer>(loop.timer, *frontend);
 }
 
-Daemon::~Daemon() noexcept(false) {
-  server = nullptr;
-  // Else it would outlive the daemon, as it should elsewhere.
-  for (auto& link: supervisor->helperLinks().live())
-    link->shutdown(0 * kj::SECONDS).wait(loop.waitScope);
+void Daemon::endOrderly() {
   supervisor->close()
       .then([this]() { return standalone->close(); })
       .then([this]() { return store->close(); })
       .wait(loop.waitScope);
+  dropAll();
+}
+
+void Daemon::endAsIfKilled() {
+  // Nothing runs between the death and that of the helper: no end of a run is seen.
+  auto helpers = helperPids();
+  dropAll();
+  for (auto pid: helpers) {
+    KJ_SYSCALL(kill(pid, SIGKILL));
+    KJ_REQUIRE(becomesTrue([&]() { return access(kj::str("/proc/", pid).cStr(), F_OK) < 0; }));
+  }
+}
+
+void Daemon::dropAll() {
+  server = nullptr;
+  frontend = nullptr;
+  supervisor = nullptr;
+  services = nullptr;
+  catalog = nullptr;
+  standalone = nullptr;
+  helpers = nullptr;
+  vault = nullptr;
+  box = nullptr;
+  store = nullptr;
 }
 
 kj::Own<ClientConnection> Daemon::connect() {
@@ -71,6 +110,25 @@ kj::Own<ClientConnection> Daemon::connect(Peer peer) {
   auto pipe = kj::newTwoWayPipe();
   server->serve(kj::mv(pipe.ends[0]), peer);
   return ClientConnection::over(loop.timer, kj::mv(pipe.ends[1]));
+}
+
+kj::Vector<pid_t> Daemon::helperPids() {
+  kj::Vector<pid_t> pids;
+  auto socket = kj::str(state.path(), "/agentctl-");
+  for (auto& entry: std::filesystem::directory_iterator("/proc")) {
+    auto name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::string words(std::istreambuf_iterator<char>(file), {});
+    // The helper itself: its reapers are copies of it, below it.
+    if (words.find(socket.cStr()) == std::string::npos) continue;
+    std::ifstream status(entry.path() / "stat");
+    std::string text(std::istreambuf_iterator<char>(status), {});
+    auto behind = text.rfind(')');
+    if (behind == std::string::npos) continue;
+    if (std::atoi(text.c_str() + behind + 4) == getpid()) pids.add(std::atoi(name.c_str()));
+  }
+  return pids;
 }
 
 bool Daemon::becomesTrue(kj::Function<bool()> question) {

@@ -13,14 +13,33 @@
 
 namespace capstan::test {
 
+// The wall clock, set forward by hand.
+class ShiftedClock final: public kj::Clock {
+public:
+  kj::Duration by = 0 * kj::SECONDS;
+  kj::Date now() const override { return kj::systemPreciseCalendarClock().now() + by; }
+};
+
 class Daemon {
 public:
-  Daemon();
+  explicit Daemon(Limits limits = Limits());
   ~Daemon() noexcept(false);
   KJ_DISALLOW_COPY_AND_MOVE(Daemon);
 
   IoLoop loop;
   TempDir state;
+  ShiftedClock clock;
+
+  // The daemon's objects end as at an orderly end, or as if its process were killed: the store
+  // takes nothing more and its helpers are killed with it. Connections are cut.
+  void endOrderly();
+  void endAsIfKilled();
+  // New objects on the same state.
+  void begin();
+  void restart() {
+    endOrderly();
+    begin();
+  }
 
   // A new client, as the user `uid` (default: the daemon's own).
   kj::Own<ClientConnection> connect();
@@ -42,8 +61,14 @@ public:
     return kj::str(state.path(), "/environments/", id);
   }
   Supervisor& core() { return *supervisor; }
+  Database& database() { return *store; }
+  RuntimeRegistry& registry() { return runtimes; }
+  kj::String databasePath() { return state / "capstan.db"; }
+  // The helpers that this daemon has started and that still run.
+  kj::Vector<pid_t> helperPids();
 
 private:
+  Limits limits;
   UvLoop uv;
   Offload offload;
   SystemEntropy entropy;
@@ -59,6 +84,8 @@ private:
   kj::Own<Supervisor> supervisor;
   kj::Own<Frontend> frontend;
   kj::Own<RpcServer> server;
+
+  void dropAll();
 };
 
 // Collects an output log.
