@@ -81,6 +81,8 @@ const Key KEYS[] = {
      "Sessions of one environment, ended ones included"_kj},
     {"limits.execs_per_environment"_kj, CountRule{&Limits::execsPerEnvironment, 1, 4096},
      "Execs of one environment at once"_kj},
+    {"limits.watchers"_kj, CountRule{&Limits::watchers, 1, 65536},
+     "Subscriptions to events of one connection"_kj},
     {"limits.labels"_kj, CountRule{&Limits::labels, 1, 1024}, "Labels of one environment"_kj},
     {"limits.text_bytes"_kj, SizeRule{&Limits::textBytes, 64, 64 * KIB},
      "A title, label, reason or path"_kj},
@@ -102,7 +104,7 @@ const Key KEYS[] = {
      "Repositories of one workspace, and its source roots"_kj},
 };
 
-constexpr size_t DEADLINE_KEYS = 9, LIMIT_KEYS = 19;
+constexpr size_t DEADLINE_KEYS = 9, LIMIT_KEYS = 20;
 static_assert(sizeof(Deadlines) == DEADLINE_KEYS * sizeof(kj::Duration) &&
                   sizeof(Limits) == sizeof(Deadlines) + LIMIT_KEYS * sizeof(size_t),
               "every field of domain/limits.h has a key above: add the new one's, and count it");

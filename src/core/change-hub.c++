@@ -2,25 +2,16 @@
 
 namespace capstan {
 
-ChangeHub::ChangeHub() { arm(); }
+ChangeHub::ChangeHub(kj::String id): id(kj::mv(id)) {}
 ChangeHub::~ChangeHub() noexcept(false) {}
 
-void ChangeHub::arm() {
-  auto pair = kj::newPromiseAndFulfiller<void>();
-  wake = kj::mv(pair.fulfiller);
-  woken = pair.promise.fork();
-}
-
-void ChangeHub::changed() {
+void ChangeHub::changed(kj::StringPtr id) {
   ++count;
-  auto waiting = kj::mv(wake);
-  arm();
-  waiting->fulfill();
-}
-
-kj::Promise<void> ChangeHub::onChangeAfter(uint64_t seen) {
-  if (count > seen) return kj::READY_NOW;
-  return woken.addBranch();
+  for (auto& listener: listeners)
+    listener.changed(id);
+  KJ_IF_MAYBE (above, parent) {
+    (*above)->changed(id);
+  }
 }
 
 }  // namespace capstan

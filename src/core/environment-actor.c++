@@ -12,6 +12,24 @@ void EnvironmentActor::setState(EnvironmentState next) {
   hub->changed();
 }
 
+void EnvironmentActor::stepChanged() {
+  constexpr kj::Duration PACE = 100 * kj::MILLISECONDS;
+  if (stepsWaiting) return;
+  auto due = stepsTold + PACE;
+  auto now = services.timer.now();
+  if (now >= due) {
+    stepsTold = now;
+    hub->changed();
+    return;
+  }
+  stepsWaiting = true;
+  tasks.add(services.timer.atTime(due).then([this]() {
+    stepsWaiting = false;
+    stepsTold = services.timer.now();
+    hub->changed();
+  }));
+}
+
 kj::Promise<Outcome> EnvironmentActor::conclude(EnvironmentState from, EnvironmentState next) {
   EnvironmentLedger::Change change;
   change.state = next;
@@ -210,7 +228,10 @@ kj::Promise<Outcome> EnvironmentActor::attach() {
   if (made.is<Problem>()) co_return creationFailure(kj::mv(made.get<Problem>()));
   auto reached = kj::mv(made.get<kj::Own<Attachment>>());
   auto opened = co_await links.get(*reached);
-  row.workspace = kj::str(reached->workspace());
+  if (row.workspace != reached->workspace()) {
+    row.workspace = kj::str(reached->workspace());
+    hub->changed();
+  }
   attachment = kj::mv(reached);
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
   use(kj::mv(opened.get<kj::Own<AgentLink>>()));

@@ -54,7 +54,7 @@ public:
   // Resolves when all is settled and written down.
   kj::Promise<void> takeBack(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
                              kj::Array<InstanceReport> reports);
-  // Changes of all that status() shows.
+  // Changes of all that status() shows; live steps are told at most ten times a second.
   ChangeHub& changes() { return *hub; }
 
   // What core itself knows.
@@ -127,6 +127,8 @@ private:
   bool closing = false;
   kj::Maybe<Problem> lastError;
   ProgressHub progress;
+  bool stepsWaiting = false;  // Steps have changed since they were told.
+  kj::TimePoint stepsTold = kj::origin<kj::TimePoint>();
 
   kj::Maybe<kj::Own<Attachment>> attachment;
   kj::Maybe<kj::Own<AgentLink>> link;
@@ -149,6 +151,7 @@ private:
 
   // What is shown at once, because work is being done; durable states go through conclude().
   void setState(EnvironmentState next);
+  void stepChanged();
   // Writes the state down with what belongs to it, then shows it, unless the present one is not
   // `from` any more.
   kj::Promise<Outcome> conclude(EnvironmentState from, EnvironmentState next);

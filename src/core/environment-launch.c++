@@ -41,8 +41,9 @@ EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, Envir
       row(kj::mv(record)),
       ledger(kj::refcounted<EnvironmentLedger>(services, kj::str(row.id), kj::str(row.runtime),
                                                kj::mv(inventory))),
-      hub(kj::refcounted<ChangeHub>()),
+      hub(kj::refcounted<ChangeHub>(kj::str(row.id))),
       current(row.state),
+      progress([this]() { stepChanged(); }),
       making(*this),
       tasks(*this) {
   KJ_IF_MAYBE (problem, row.lastError) {
@@ -312,14 +313,16 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::startRun(kj::Own<La
   if (failure == nullptr) {
     // In the map before the start, so that a stop meanwhile finds it.
     sessions.insert(kj::str(sessionId), kj::addRef(*session));
+    hub->changed();
     if (startNow) failure = co_await session->start();
   }
   KJ_IF_MAYBE (problem, failure) {
     forgetLaunch(*work);  // From here on a repetition is a launch of its own.
-    if (co_await discardQuietly(kj::addRef(*session))) sessions.erase(sessionId);
+    if (co_await discardQuietly(kj::addRef(*session)) && sessions.erase(sessionId)) {
+      hub->changed();
+    }
     co_return kj::mv(*problem);
   }
-  hub->changed();
   co_return kj::mv(session);
 }
 

@@ -34,7 +34,12 @@ kj::Promise<void> EnvironmentActor::unreachable(kj::Maybe<Problem> why) {
   if (!isUnsettled()) return kj::READY_NOW;
   // Nothing may be replaced: what runs there may go on running.
   KJ_IF_MAYBE (problem, why) {
+    bool same = false;
+    KJ_IF_MAYBE (last, lastError) {
+      same = kj::str(*last) == kj::str(*problem);
+    }
     lastError = kj::mv(*problem);
+    if (!same) hub->changed();
   }
   setState(EnvironmentState::RECONNECTING);
   return kj::READY_NOW;

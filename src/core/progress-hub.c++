@@ -24,6 +24,7 @@ void ProgressHub::report(const PrepareStep& step, uint16_t index, uint16_t total
     known.add();
   known[index] = step.clone();
   expected = total;
+  changed();
   for (auto& listener: listeners)
     listener.sink.report(step, index, total);
 }

@@ -2,6 +2,7 @@
 
 #include "backends/backend.h"
 
+#include <kj/function.h>
 #include <kj/list.h>
 
 namespace capstan {
@@ -10,7 +11,8 @@ namespace capstan {
 // it, those who come late included.
 class ProgressHub final: public ProgressSink {
 public:
-  ProgressHub() = default;
+  // `changed` is called after every report, before listeners are shown it; it must not wait.
+  explicit ProgressHub(kj::Function<void()> changed): changed(kj::mv(changed)) {}
   KJ_DISALLOW_COPY_AND_MOVE(ProgressHub);
 
   // Shows `sink` all steps so far and those to come, while the returned object lives. The sink
@@ -34,6 +36,7 @@ public:
   kj::ArrayPtr<const PrepareStep> steps() const { return known; }
 
 private:
+  kj::Function<void()> changed;
   kj::Vector<PrepareStep> known;
   uint16_t expected = 0;
   kj::List<Listener, &Listener::link> listeners;

@@ -20,7 +20,11 @@ struct Supervisor::Making final: public kj::Refcounted {
   }
 };
 
-Supervisor::Supervisor(Services& services): services(services), links(services), tasks(*this) {}
+Supervisor::Supervisor(Services& services): services(services), links(services), tasks(*this) {
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  closedFulfiller = kj::mv(pair.fulfiller);
+  closed = pair.promise.fork();
+}
 
 Supervisor::~Supervisor() noexcept(false) {}
 
@@ -176,8 +180,12 @@ kj::Promise<void> Supervisor::make(kj::Own<Making> work) {
 
 void Supervisor::keep(kj::Own<EnvironmentActor> environment) {
   byTask.insert(taskKey(environment->owner(), environment->taskId()), environment.get());
+  auto& hub = changesOf(environment->owner());
+  auto& changes = environment->changes();
   auto id = kj::str(environment->id());
   byId.insert(kj::mv(id), kj::mv(environment));
+  changes.joinTo(kj::addRef(hub));
+  changes.changed();
 }
 
 }  // namespace capstan

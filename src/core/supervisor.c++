@@ -62,6 +62,12 @@ kj::Vector<kj::Own<EnvironmentActor>> Supervisor::list(kj::StringPtr owner, kj::
   return result;
 }
 
+ChangeHub& Supervisor::changesOf(kj::StringPtr owner) {
+  return *hubs.findOrCreate(owner, [&]() {
+    return decltype(hubs)::Entry{kj::str(owner), kj::refcounted<ChangeHub>(kj::String())};
+  });
+}
+
 kj::Promise<CleanupReport> Supervisor::cleanUp(kj::Own<EnvironmentActor> environment,
                                                CleanupScope scope) {
   auto pair = kj::newPromiseAndFulfiller<CleanupReport>();
@@ -163,6 +169,7 @@ kj::Promise<void> Supervisor::close() {
   for (auto& entry: byId)
     ends.add(entry.value->close());
   co_await kj::joinPromises(ends.releaseAsArray());
+  closedFulfiller->fulfill();
   for (auto& link: links.live()) {
     auto listed = co_await link->list();
     if (listed.is<Problem>() || listed.get<kj::Array<InstanceReport>>().size() > 0) continue;

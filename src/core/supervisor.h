@@ -36,6 +36,12 @@ public:
   kj::Vector<kj::Own<EnvironmentActor>> list(kj::StringPtr owner, kj::StringPtr after,
                                              size_t limit);
 
+  // Changes of all of the owner's environments, new and removed ones included, by their ids.
+  ChangeHub& changesOf(kj::StringPtr owner);
+  // Resolves when this daemon has ended what ends with it: it tells nothing more.
+  kj::Promise<void> onClosed() { return closed.addBranch(); }
+  const Limits& limits() const { return services.limits; }
+
   // Cleans up and, when nothing was left, forgets the environment. Runs to its end although the
   // caller goes away.
   kj::Promise<CleanupReport> cleanUp(kj::Own<EnvironmentActor> environment, CleanupScope scope);
@@ -71,7 +77,10 @@ private:
   kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
   kj::HashMap<kj::String, kj::Own<Making>> making;    // Likewise by task.
   kj::HashMap<kj::String, kj::Own<HealthEntry>> health;
+  kj::HashMap<kj::String, kj::Own<ChangeHub>> hubs;  // By owner.
   bool closing = false;
+  kj::Own<kj::PromiseFulfiller<void>> closedFulfiller;
+  kj::ForkedPromise<void> closed = nullptr;
   kj::TaskSet tasks;
 
   static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);

@@ -29,6 +29,7 @@ struct Limits {
   size_t environments = 10000;           // Per daemon: memory stays below 1 GiB (64 KiB each).
   size_t sessionsPerEnvironment = 1000;  // Ended ones included; listed in one answer.
   size_t execsPerEnvironment = 256;      // At once; each costs a process and its descriptors.
+  size_t watchers = 256;                 // Of one connection; each holds what it is behind by.
   size_t labels = 64;
   size_t repositories = 32;  // Of one workspace; its source roots too.
   size_t textBytes = 4096;   // Titles, labels, reasons, paths.

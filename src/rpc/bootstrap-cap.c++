@@ -4,6 +4,7 @@
 #include "rpc/convert-catalog.h"
 #include "rpc/convert.h"
 #include "rpc/environment-cap.h"
+#include "rpc/environment-watch.h"
 #include "rpc/streams.h"
 
 namespace capstan {
@@ -70,6 +71,12 @@ protected:
     if (statuses.size() == limit || statuses.size() < rows.size()) {
       context.getResults().setNext(statuses.back().id);
     }
+  }
+
+  kj::Promise<void> watch(WatchContext context) override {
+    if (guard.refuses(ruleOf("Supervisor.watch"), context)) co_return;
+    answerWatch(context, watchAll(supervisor, kj::str(principal)), supervisor.onClosed(),
+                guard.clone(), supervisor.limits().watchers);
   }
 
   kj::Promise<void> runtimes(RuntimesContext context) override {

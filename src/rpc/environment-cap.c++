@@ -1,6 +1,7 @@
 #include "rpc/environment-cap.h"
 
 #include "rpc/convert.h"
+#include "rpc/environment-watch.h"
 #include "rpc/session-cap.h"
 #include "rpc/streams.h"
 
@@ -36,6 +37,12 @@ protected:
     if (guard.refuses(ruleOf("TaskEnvironment.status"), context)) co_return;
     auto status = co_await kj::addRef(*environment)->statusWithReports();
     write(context.getResults().initStatus(), status);
+  }
+
+  kj::Promise<void> watch(WatchContext context) override {
+    if (guard.refuses(ruleOf("TaskEnvironment.watch"), context)) co_return;
+    answerWatch(context, watchOne(kj::addRef(*environment)), supervisor.onClosed(), guard.clone(),
+                supervisor.limits().watchers);
   }
 
   kj::Promise<void> launch(LaunchContext context) override {

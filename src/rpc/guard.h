@@ -42,9 +42,10 @@ void failOrThrow(Results results, const Problem& problem) {
 // handed out through it.
 class Guard {
 public:
-  Guard(kj::Own<CallMeter> meter, Rights rights): meter(kj::mv(meter)), held(rights) {}
+  Guard(kj::Own<CallMeter> meter, Rights rights)
+      : meter(kj::mv(meter)), holdings(kj::refcounted<Holdings>()), held(rights) {}
 
-  Guard clone() { return Guard(kj::addRef(*meter), held); }
+  Guard clone() { return Guard(kj::addRef(*meter), kj::addRef(*holdings), held); }
   Rights rights() const { return held; }
 
   // The first line of every method:
@@ -64,9 +65,32 @@ public:
     return true;
   }
 
+  // A place for one more watcher of this connection, until the result is dropped.
+  Result<kj::Own<void>> takeWatcher(size_t most) {
+    if (holdings->watchers >= most) {
+      return Problem(ErrorCode::RESOURCE_EXHAUSTED,
+                     kj::str("one connection has at most ", most, " watchers"))
+          .advise(kj::str("drop a subscription, or watch all environments with one"))
+          .retryable(RetryHint::AFTER_USER_ACTION);
+    }
+    ++holdings->watchers;
+    auto count = kj::addRef(*holdings);
+    auto& watchers = count->watchers;
+    return kj::Own<void>(kj::heap(kj::defer([&watchers]() { --watchers; })).attach(kj::mv(count)));
+  }
+
 private:
+  // What all capabilities of one connection hold together.
+  struct Holdings final: public kj::Refcounted {
+    size_t watchers = 0;
+  };
+
   kj::Own<CallMeter> meter;
+  kj::Own<Holdings> holdings;
   Rights held;
+
+  Guard(kj::Own<CallMeter> meter, kj::Own<Holdings> holdings, Rights rights)
+      : meter(kj::mv(meter)), holdings(kj::mv(holdings)), held(rights) {}
 };
 
 }  // namespace capstan

@@ -255,6 +255,7 @@ limits:
   environments: 10000
   sessions_per_environment: 1000
   execs_per_environment: 256
+  watchers: 256
   labels: 64
   text_bytes: 4KiB
   list_page: 500
