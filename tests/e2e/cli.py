@@ -262,6 +262,41 @@ def reader_goes_away(world):
     wait_until(lambda: sessions(world, "yes")[0]["state"] == "exited")
 
 
+def watching(world):
+    """env watch tells what happens, as JSON and in words, and ends with the environment."""
+    world.capstan("run", "--task", "w", "--", "true")
+    plain = world.popen("env", "watch", "w", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    every = world.popen("env", "watch", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = [json.loads(every.stdout.readline()) for _ in range(3)]
+    equal([each["event"] for each in first], ["reset", "upsert", "synced"])
+    equal(first[1]["environment"]["taskId"], "w")
+    contains(plain.stdout.readline().decode(), "w                 ready")
+    world.capstan("run", "--task", "w", "--", "sh", "-c", "exit 3", code=3)
+    world.capstan("env", "destroy", "w")
+    out, err = plain.communicate(timeout=30)
+    equal((plain.returncode, err), (0, b""))
+    for part in ("running: sh -c exit 3", "exited 3", "cleaning", "removed"):
+        contains(out.decode(), part)
+    events = []
+    while not events or events[-1]["event"] != "remove":
+        events.append(json.loads(every.stdout.readline()))
+    equal(events[-1]["environmentId"], first[1]["environment"]["id"])
+    equal(sorted(events, key=lambda each: each["seq"]), events)
+    every.send_signal(signal.SIGINT)
+    equal(every.communicate(timeout=30), (b"", b""))
+    equal(every.returncode, -signal.SIGINT)
+    # The end of the daemon is told, and starts no other one.
+    last = world.popen("env", "watch", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    equal([json.loads(last.stdout.readline())["event"] for _ in range(2)], ["reset", "synced"])
+    pid = world.daemon_pid()
+    os.kill(pid, signal.SIGTERM)
+    _, err = last.communicate(timeout=30)
+    equal(last.returncode, 125)
+    contains(err.decode(), "the daemon")
+    wait_until(lambda: not alive(pid), 30)
+    equal(alive(world.daemon_pid() or pid), False)
+
+
 def orderly_end(world):
     """a daemon that is asked to end leaves what runs; one that has nothing leaves nothing."""
     session = world.json("run", "--detach", "--task", "t", "--", "sh", "-c",
@@ -338,4 +373,4 @@ if __name__ == "__main__":
     run_cases([streams_and_code, codes_of_a_shell, usage, racing_clients, second_daemon,
                large_both_ways, stopped_reader, descriptors, never_reads, interrupts, client_dies,
                exec_ends_with_client, detached, workspace_of_the_user, variables, json_errors,
-               reader_goes_away, orderly_end, daemon_killed, exit_unseen])
+               reader_goes_away, watching, orderly_end, daemon_killed, exit_unseen])
