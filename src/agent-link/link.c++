@@ -178,7 +178,18 @@ kj::Promise<void> AgentLink::onLost() { return lostFork.addBranch(); }
 kj::Promise<Result<kj::Own<BulkConnection>>> AgentLink::openBulk() {
   auto self = kj::addRef(*this);
   co_return co_await bounded<kj::Own<BulkConnection>>(
-      timer, deadlines.connect + deadlines.handshake, takeBulk(timer, *dialer, key()));
+      timer, deadlines.connect + deadlines.handshake, takeBulkInTurn());
+}
+
+// A burst must not look like a flood of strangers, whom the helper sends away.
+kj::Promise<Result<kj::Own<BulkConnection>>> AgentLink::takeBulkInTurn() {
+  kj::Maybe<Result<kj::Own<BulkConnection>>> taken;
+  auto& lane = handshakes[nextHandshake++ % kj::size(handshakes)];
+  co_await lane.with([&]() {
+    return takeBulk(timer, *dialer, key())
+        .then([&](Result<kj::Own<BulkConnection>>&& result) { taken = kj::mv(result); });
+  });
+  co_return kj::mv(KJ_ASSERT_NONNULL(taken));
 }
 
 kj::Promise<Result<kj::Own<AgentInstance>>> AgentLink::create(InstanceSpec spec) {

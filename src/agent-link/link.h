@@ -4,6 +4,7 @@
 
 #include "agent-link/convert.h"
 #include "agent-link/streams.h"
+#include "base/async.h"
 #include "base/credential.h"
 #include "base/problem.h"
 #include "base/stream-dialer.h"
@@ -117,7 +118,12 @@ private:
   bool lost = false;
   kj::ForkedPromise<void> lostFork;
 
+  // Bulk connections that prove themselves at once: far fewer than the helper bears.
+  AsyncLock handshakes[8];
+  uint32_t nextHandshake = 0;
+
   kj::Promise<Result<kj::Own<BulkConnection>>> openBulk();
+  kj::Promise<Result<kj::Own<BulkConnection>>> takeBulkInTurn();
 };
 
 // One instance of a helper. Counted; keeps the link.
