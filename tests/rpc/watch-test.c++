@@ -201,7 +201,7 @@ TEST_CASE("a principal's watcher sees environments come, change and go, and only
   CHECK(told.closed == nullptr);
 }
 
-TEST_CASE("a watcher is told that the daemon ends, after the last states") {
+TEST_CASE("a watcher is told that the daemon ends, and one that hangs delays no end") {
   Told one, all, hanging;
   Daemon daemon;
   auto client = daemon.connect();
@@ -219,7 +219,6 @@ TEST_CASE("a watcher is told that the daemon ends, after the last states") {
   for (auto* told: {&one, &all}) {
     REQUIRE(told->closed != nullptr);
     CHECK(KJ_ASSERT_NONNULL(told->closed) == ErrorCode::SHUTTING_DOWN);
-    CHECK(shows(*told, "t", "3 stopped"));
   }
 }
 
