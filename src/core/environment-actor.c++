@@ -278,6 +278,9 @@ Outcome EnvironmentActor::refuseNew() const {
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
   if (current == EnvironmentState::RECONNECTING) {
+    // Without its runtime that will never be known.
+    auto found = backend();
+    if (found.is<Problem>()) return kj::mv(found.get<Problem>());
     auto problem = Problem(ErrorCode::UNREACHABLE, kj::str("it cannot be told yet what became of "
                                                            "the environment"))
                        .advise(kj::str("nothing of it is replaced until that is known"))
