@@ -206,9 +206,10 @@ TEST_CASE("a clean-up that was cut off is finished by the next daemon") {
   eye.change(kj::str("UPDATE environment SET state = 'cleaning', cleanup_scope = '", scope, "'"));
   daemon.begin();
   if (stays) {
-    REQUIRE(daemon.becomesTrue([&]() { return eye.environments() == "stopped"; }));
+    REQUIRE(daemon.becomesTrue(
+        [&]() { return eye.rows("SELECT cleanup_scope FROM environment") == ""; }));
+    CHECK(eye.environments() == "stopped");
     CHECK(eye.sessions() == "");
-    CHECK(eye.rows("SELECT cleanup_scope FROM environment") == "");
     CHECK(access(folder.cStr(), F_OK) == 0);
     auto environment = recovered(daemon, "t");
     launched(daemon, *environment, command({"true"}));
@@ -223,7 +224,7 @@ TEST_CASE("an environment whose runtime is not there any more is listed and kept
   Daemon daemon;
   {
     auto environment = environmentOf(daemon, "t");
-    launched(daemon, *environment, command({"true"}));
+    daemon.wait(launched(daemon, *environment, command({"true"}))->wait());
   }
   daemon.endOrderly();
   Eye eye(daemon);
