@@ -27,11 +27,13 @@ Daemon::Daemon(Limits limits)
 }
 
 Daemon::~Daemon() noexcept(false) {
-  if (supervisor.get() == nullptr) return;
-  // Else it would outlive the daemon, as it should elsewhere.
-  for (auto& link: supervisor->helperLinks().live())
-    link->shutdown(0 * kj::SECONDS).wait(loop.waitScope);
-  endOrderly();
+  if (supervisor.get() != nullptr) {
+    // Else it would outlive the daemon, as it should elsewhere.
+    for (auto& link: supervisor->helperLinks().live())
+      link->shutdown(0 * kj::SECONDS).wait(loop.waitScope);
+    endOrderly();
+  }
+  // Those that this daemon was not linked to, or no more.
   for (auto pid: helperPids())
     kill(pid, SIGTERM);
 }
