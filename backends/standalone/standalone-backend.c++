@@ -316,7 +316,10 @@ kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
   KJ_IF_MAYBE (present, helper) {
     running = present->running();
   }
-  if (!running) unknown = co_await findHelper();
+  if (!running) {
+    helper = nullptr;
+    unknown = co_await findHelper();
+  }
   kj::Vector<Recovered> result(places.size());
   for (auto& place: places) {
     Recovered each;

@@ -100,7 +100,7 @@ const Key KEYS[] = {
     {"limits.secrets"_kj, CountRule{&Limits::secrets, 1, 1000000}, "Secrets of users"_kj},
     {"limits.launch_secret_bytes"_kj, SizeRule{&Limits::launchSecretBytes, 1 * KIB, 64 * MIB},
      "Secrets opened for one launch"_kj},
-    {"limits.repositories"_kj, CountRule{&Limits::repositories, 1, 1024},
+    {"limits.repositories"_kj, CountRule{&Limits::repositories, 1, 200},
      "Repositories of one workspace, and its source roots"_kj},
 };
 

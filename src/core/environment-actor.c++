@@ -150,6 +150,9 @@ kj::Promise<Outcome> EnvironmentActor::ready() {
     linked = !(*present)->isLost();
   }
   if (current == EnvironmentState::READY && linked) co_return nullptr;
+  // One that a stop has interrupted is not joined.
+  while (bringingUp.running() && flightStops != stops)
+    co_await bringingUp.settled();
   do {
     // A stop lets the run in progress go on without its outcome; whoever comes after the stop wants
     // it again.
@@ -170,6 +173,7 @@ kj::Promise<Outcome> EnvironmentActor::ready() {
 
 // Belongs to the single flight, hence to this object: whoever asked may go.
 kj::Promise<void> EnvironmentActor::bringUp() {
+  flightStops = stops;
   lastError = nullptr;
   progress.begin();
   setState(EnvironmentState::PREPARING);
@@ -192,10 +196,12 @@ kj::Promise<void> EnvironmentActor::bringUp() {
     if (outcome == nullptr) outcome = kj::mv(*problem);
     next = EnvironmentState::FAILED;
   }
+  if (current != EnvironmentState::PREPARING) co_return;
   KJ_IF_MAYBE (problem, outcome) {
     lastError = kj::mv(*problem);
   }
-  if (current == EnvironmentState::PREPARING) setState(next);
+  setState(next);
+  checkLink();
 }
 
 namespace {
@@ -213,6 +219,9 @@ Problem creationFailure(Problem problem) {
 kj::Promise<Outcome> EnvironmentActor::reach() {
   KJ_IF_MAYBE (problem, co_await attach()) {
     co_return kj::mv(*problem);
+  }
+  if (stops != flightStops) {
+    co_return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
   }
   co_return co_await prepare();
 }
@@ -249,18 +258,29 @@ void EnvironmentActor::use(kj::Own<AgentLink> reached) {
 
 kj::Promise<void> EnvironmentActor::watchLink(kj::Own<AgentLink> watched) {
   co_await watched->onLost();
-  if (current != EnvironmentState::READY) co_return;
   KJ_IF_MAYBE (present, link) {
     if (present->get() != watched.get()) co_return;
+    checkLink();
   }
-  lastError = Problem(ErrorCode::INSTANCE_LOST, kj::str("the environment's helper is gone"))
-                  .advise(kj::str("the next launch starts a new one"))
-                  .retryable(RetryHint::SAME_REQUEST_LATER);
-  auto written = co_await conclude(EnvironmentState::READY, EnvironmentState::LOST);
-  KJ_IF_MAYBE (problem, written) {
-    // Shown all the same; the next start finds out by itself.
-    KJ_LOG(WARNING, "a lost helper was not noted", row.id, *problem);
+}
+
+Problem EnvironmentActor::unsettledProblem() const {
+  if (current == EnvironmentState::RECOVERING) {
+    return Problem(ErrorCode::RECOVERING, kj::str("the environment is being recovered"))
+        .because(kj::str("the daemon has just started, or has just lost its helper"))
+        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
+  // Without its runtime that will never be known.
+  auto found = backend();
+  if (found.is<Problem>()) return kj::mv(found.get<Problem>());
+  auto problem = Problem(ErrorCode::UNREACHABLE,
+                         kj::str("it cannot be told yet what became of the environment"))
+                     .advise(kj::str("nothing of it is replaced until that is known"))
+                     .retryable(RetryHint::SAME_REQUEST_LATER, 5000);
+  KJ_IF_MAYBE (why, lastError) {
+    problem.cause = kj::str(*why);
+  }
+  return problem;
 }
 
 Outcome EnvironmentActor::refuseNew() const {
@@ -272,24 +292,7 @@ Outcome EnvironmentActor::refuseNew() const {
     return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon is ending"))
         .retryable(RetryHint::SAME_REQUEST_LATER);
   }
-  if (current == EnvironmentState::RECOVERING) {
-    return Problem(ErrorCode::RECOVERING, kj::str("the environment is being recovered"))
-        .because(kj::str("the daemon has just started"))
-        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
-  }
-  if (current == EnvironmentState::RECONNECTING) {
-    // Without its runtime that will never be known.
-    auto found = backend();
-    if (found.is<Problem>()) return kj::mv(found.get<Problem>());
-    auto problem = Problem(ErrorCode::UNREACHABLE, kj::str("it cannot be told yet what became of "
-                                                           "the environment"))
-                       .advise(kj::str("nothing of it is replaced until that is known"))
-                       .retryable(RetryHint::SAME_REQUEST_LATER, 5000);
-    KJ_IF_MAYBE (why, lastError) {
-      problem.cause = kj::str(*why);
-    }
-    return kj::mv(problem);
-  }
+  if (isUnsettled()) return unsettledProblem();
   if (current == EnvironmentState::STOPPING) {
     return Problem(ErrorCode::WRONG_STATE, kj::str("the environment is being stopped"))
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
@@ -325,6 +328,7 @@ Result<kj::Own<SessionActor>> EnvironmentActor::findSession(kj::StringPtr idOrPr
 }
 
 bool EnvironmentActor::isBusy() const {
+  if (isUnsettled() || bringingUp.running() || current == EnvironmentState::CLEANING) return true;
   if (launching > 0 || execing > 0 || execs.size() > 0) return true;
   for (auto& entry: sessions) {
     if (entry.value->isLive()) return true;

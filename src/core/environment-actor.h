@@ -52,8 +52,12 @@ public:
   // Its helper is there, also after unreachable(). `reports` are what that one says of its
   // instances in this environment: those of sessions are taken back, what belongs to none is ended.
   // Resolves when all is settled and written down.
-  kj::Promise<void> takeBack(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
-                             kj::Array<InstanceReport> reports);
+  // A Problem leaves it unsettled, for another try.
+  kj::Promise<Outcome> takeBack(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
+                                kj::Array<InstanceReport> reports);
+  // Whom to ask what became of the helper when the link to it is lost. It is told in the turn of
+  // the loss and must outlive this.
+  void onLinkLost(kj::Function<void(EnvironmentActor&)> ask) { recoverer = kj::mv(ask); }
   // Changes of all that status() shows; live steps are told at most ten times a second.
   ChangeHub& changes() { return *hub; }
 
@@ -141,10 +145,16 @@ private:
   uint32_t launching = 0;
   uint32_t execing = 0;
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> interruptPreparing;  // Null: nothing is prepared.
+  kj::Maybe<kj::Function<void(EnvironmentActor&)>> recoverer;
+  kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> settle;
+  kj::Maybe<kj::ForkedPromise<void>> settled;  // The recovery in progress, or the last one.
+  bool lostHere = false;                       // This daemon was linked to it before.
+  uint32_t flightStops = 0;                    // What `stops` was when the bring-up began.
   uint32_t stops = 0;  // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
-  AsyncLock ending;  // stop and cleanUp take turns.
+  AsyncLock ending;  // stop, cleanUp and recovery take turns.
+  AsyncLock makingWaits;
   // Last: no task outlives what it uses. None holds a reference to this, which would be a cycle.
   kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
   kj::TaskSet tasks;
@@ -179,7 +189,17 @@ private:
   void use(kj::Own<AgentLink> reached);
   kj::Promise<void> watchLink(kj::Own<AgentLink> watched);
   bool isUnsettled() const;
-  kj::Promise<void> settleLosses(kj::StringPtr cause);
+  kj::Promise<void> settleLosses(kj::StringPtr message, kj::StringPtr cause);
+  kj::Promise<void> abandonInTurn();
+  kj::Promise<void> takeBackInTurn(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
+                                   kj::Array<InstanceReport> reports, Outcome& outcome);
+  // When it is known what became of it, or that this cannot be told now.
+  kj::Promise<void> onSettled();
+  void tellSettled();
+  void checkLink();
+  Outcome refuseUnsettled() const;
+  Problem unsettledProblem() const;
+  kj::Promise<void> makingEnds();
   kj::Promise<Outcome> takeBackOne(kj::Own<SessionActor> session, InstanceReport report);
   kj::Promise<void> discardStray(kj::String instanceId);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,

@@ -37,8 +37,7 @@ kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mo
   auto outcomes = co_await kj::joinPromises(endings.releaseAsArray());
   for (auto& outcome: outcomes) {
     KJ_IF_MAYBE (problem, outcome) {
-      // The helper is gone, and what it ran with it.
-      if (problem->code != ErrorCode::UNREACHABLE) problems.add(kj::mv(*problem));
+      problems.add(kj::mv(*problem));
     }
   }
 }
@@ -49,14 +48,29 @@ kj::Promise<Outcome> EnvironmentActor::toItsEnd(kj::Promise<Outcome> work) {
   return kj::mv(pair.promise);
 }
 
+// While it is not known what became of the environment, nothing of it can be ended for certain.
+Outcome EnvironmentActor::refuseUnsettled() const {
+  if (!isUnsettled()) return nullptr;
+  bool mayRun = ledger->inventory().size() > 0;
+  for (auto& entry: sessions)
+    mayRun = mayRun || entry.value->isUnsettled();
+  if (!mayRun) return nullptr;
+  return unsettledProblem();
+}
+
 kj::Promise<Outcome> EnvironmentActor::stop(kj::Duration grace, StopMode mode) {
   auto self = kj::addRef(*this);
+  co_await onSettled();
   co_return co_await toItsEnd(stopAll(grace, mode));
 }
 
 kj::Promise<Outcome> EnvironmentActor::stopSession(kj::Own<SessionActor> session,
                                                    kj::Duration grace, StopMode mode) {
   auto self = kj::addRef(*this);
+  co_await onSettled();
+  KJ_IF_MAYBE (problem, refuseUnsettled()) {
+    co_return kj::mv(*problem);
+  }
   co_return co_await toItsEnd(session->stop(grace, mode));
 }
 
@@ -71,6 +85,10 @@ kj::Promise<Outcome> EnvironmentActor::stopAll(kj::Duration grace, StopMode mode
 kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode,
                                                kj::Vector<Problem>& problems) {
   if (gone) co_return;
+  KJ_IF_MAYBE (problem, refuseUnsettled()) {
+    problems.add(kj::mv(*problem));
+    co_return;
+  }
   auto before = current;
   ++stops;
   interruptPreparation();
@@ -91,15 +109,20 @@ kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode
       }
     }
   }
-  auto next = before == EnvironmentState::FAILED ? before : EnvironmentState::STOPPED;
+  // What could not be ended still runs.
+  bool asBefore = before == EnvironmentState::FAILED ||
+                  (problems.size() > 0 && before != EnvironmentState::PREPARING);
+  auto next = asBefore ? before : EnvironmentState::STOPPED;
   KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::STOPPING, next)) {
     problems.add(kj::mv(*problem));
   }
+  checkLink();
 }
 
 kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
   auto self = kj::addRef(*this);
   CleanupReport report;
+  co_await onSettled();
   if (!gone) {
     co_await ending.with([&]() { return removeAll(scope, report); });
   }
@@ -132,6 +155,11 @@ kj::Maybe<CleanupScope> EnvironmentActor::interruptedCleanup() const {
 
 kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport& report) {
   if (gone) co_return;
+  KJ_IF_MAYBE (problem, refuseUnsettled()) {
+    report.leftovers.add(kj::str("everything: ", *problem));
+    co_return;
+  }
+  auto before = current;
   ++stops;
   interruptPreparation();
   setState(EnvironmentState::CLEANING);
@@ -141,14 +169,16 @@ kj::Promise<void> EnvironmentActor::removeAll(CleanupScope scope, CleanupReport&
   change.cleanupScope = kj::str(scopeName(scope));
   KJ_IF_MAYBE (problem, co_await ledger->change(kj::mv(change))) {
     report.leftovers.add(kj::str("everything: the clean-up could not be noted: ", *problem));
-  } else {
-    // An exception is a leftover like others: the environment stays, for another try.
-    co_await removeEach(scope, report).catch_([&report](kj::Exception&& e) {
-      report.leftovers.add(kj::str(asProblem(e)));
-    });
-    if (report.leftovers.size() == 0) co_await removeRecords(scope, report);
+    setState(before);
+    co_return;
   }
+  // An exception is a leftover like others: the environment stays, for another try.
+  co_await removeEach(scope, report).catch_([&report](kj::Exception&& e) {
+    report.leftovers.add(kj::str(asProblem(e)));
+  });
+  if (report.leftovers.size() == 0) co_await removeRecords(scope, report);
   co_await concludeCleanup(scope, report);
+  checkLink();
 }
 
 kj::Promise<void> EnvironmentActor::removeRecords(CleanupScope scope, CleanupReport& report) {
@@ -188,6 +218,8 @@ kj::Promise<void> EnvironmentActor::concludeCleanup(CleanupScope scope, CleanupR
   EnvironmentLedger::Change change;
   change.state = complete ? EnvironmentState::STOPPED : EnvironmentState::FAILED;
   change.cleanupScope = kj::String();
+  row.cleanupScope = kj::String();
+  if (ledger->inventory().size() == 0) change.prepared = row.prepared = false;
   change.lastError = lastError.map([](const Problem& problem) { return problem.clone(); });
   auto next = KJ_ASSERT_NONNULL(change.state);
   KJ_IF_MAYBE (problem, co_await ledger->change(kj::mv(change))) {
@@ -206,7 +238,7 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   // What is on its way must not make anything after the removal: a bring-up ends its step, launches
   // and execs unwind.
   co_await bringingUp.settled();
-  co_await making.onEmpty();
+  co_await makingEnds();
 
   if (scope != CleanupScope::COMPUTE) {
     progress.begin();
@@ -223,10 +255,7 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   auto outcomes = co_await kj::joinPromises(discards.releaseAsArray());
   for (auto& outcome: outcomes) {
     KJ_IF_MAYBE (problem, outcome) {
-      // A lost helper has nothing left of them.
-      if (problem->code != ErrorCode::UNREACHABLE) {
-        report.leftovers.add(kj::str("sessions: ", *problem));
-      }
+      report.leftovers.add(kj::str("sessions: ", *problem));
     }
   }
   auto found = backend();
@@ -242,6 +271,11 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
     report.warnings.add(kj::mv(line));
   for (auto& line: removed.leftovers)
     report.leftovers.add(kj::mv(line));
+}
+
+// kj lets only one at a time wait for a task set.
+kj::Promise<void> EnvironmentActor::makingEnds() {
+  return makingWaits.with([this]() { return making.onEmpty(); });
 }
 
 kj::Promise<void> EnvironmentActor::expireLogs(UnixMs before) {
@@ -266,7 +300,7 @@ kj::Promise<void> EnvironmentActor::close() {
     ends.add(discardQuietly(kj::mv(process)).ignoreResult());
   co_await kj::joinPromises(ends.releaseAsArray());
   co_await bringingUp.settled();
-  co_await making.onEmpty();
+  co_await makingEnds();
 }
 
 }  // namespace capstan

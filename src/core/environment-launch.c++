@@ -10,6 +10,7 @@ namespace capstan {
 namespace {
 
 constexpr kj::Duration REQUEST_MEMORY = 24 * kj::HOURS;  // D9
+constexpr size_t EXEC_REQUESTS = 4096;                   // The oldest is forgotten first.
 
 }  // namespace
 
@@ -56,9 +57,6 @@ EnvironmentActor::~EnvironmentActor() noexcept(false) {}
 kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchSpec launch,
                                                                          kj::String processId,
                                                                          kj::String sessionId) {
-  auto& place = *KJ_ASSERT_NONNULL(attachment);
-  auto& helper = *KJ_ASSERT_NONNULL(link);
-
   auto resolved = co_await resolve(launch.variables, kj::str(sessionId), kj::str(processId));
   if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
   auto& resolution = resolved.get<Resolution>();
@@ -66,6 +64,13 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
     auto fields = overrideLogFields(record, row.spec.taskId, sessionId);
     KJ_LOG(INFO, "environment override applied", fields);
   }
+
+  if (link == nullptr || attachment == nullptr) {
+    co_return Problem(ErrorCode::UNREACHABLE, kj::str("the environment's helper was lost"))
+        .retryable(RetryHint::SAME_REQUEST_LATER);
+  }
+  auto& place = *KJ_ASSERT_NONNULL(attachment);  // Not used after the next wait.
+  auto helper = kj::addRef(*KJ_ASSERT_NONNULL(link));
 
   InstanceConfig config;
   config.command = KJ_MAP(word, launch.command) { return kj::str(word); };
@@ -93,7 +98,7 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchS
   instance.spoolLimitBytes = services.limits.outputSpoolBytes;
   instance.stopGrace = services.limits.deadlines.stopGrace;
 
-  auto created = co_await helper.create(kj::mv(instance));
+  auto created = co_await helper->create(kj::mv(instance));
   if (created.is<Problem>()) co_return kj::mv(created.get<Problem>());
   auto made = kj::mv(created.get<kj::Own<AgentInstance>>());
   auto process = kj::refcounted<ProcessActor>(services, kj::addRef(*made), kj::mv(launch.command));
@@ -255,8 +260,10 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own
   KJ_IF_MAYBE (problem, co_await beginRun(launch, sessionId, runId)) {
     co_return kj::mv(*problem);
   }
-  auto made = co_await startRun(kj::addRef(*work), kj::mv(launch), kj::str(sessionId),
-                                kj::mv(runId), stopsBefore);
+  auto made =
+      co_await startRun(kj::addRef(*work), kj::mv(launch), kj::str(sessionId), kj::mv(runId),
+                        stopsBefore)
+          .catch_([](kj::Exception&& e) -> Result<kj::Own<SessionActor>> { return asProblem(e); });
   if (made.is<Problem>() && sessions.find(sessionId) == nullptr) {
     KJ_IF_MAYBE (problem, co_await ledger->removeSession(kj::str(sessionId))) {
       // It says `starting`: the next start of the daemon finds out that there is nothing.
@@ -344,18 +351,18 @@ kj::Promise<Result<kj::Own<ExecProcess>>> EnvironmentActor::exec(LaunchSpec laun
   KJ_IF_MAYBE (problem, unlessWaiting(launch)) {
     co_return kj::mv(*problem);
   }
+  if (execs.size() + execing >= services.limits.execsPerEnvironment) {
+    co_return Problem(
+        ErrorCode::RESOURCE_EXHAUSTED,
+        kj::str("at most ", services.limits.execsPerEnvironment, " execs run in one environment"))
+        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
+  }
   if (remembersExec(launch.requestId)) {
     co_return Problem(ErrorCode::ALREADY_EXISTS,
                       kj::str("an exec with this request id was run already"))
         .because(kj::str("it ended with the connection that asked for it"))
         .at(kj::str("spec.requestId"))
         .advise(kj::str("make a new request id to run the command again"));
-  }
-  if (execs.size() + execing >= services.limits.execsPerEnvironment) {
-    co_return Problem(
-        ErrorCode::RESOURCE_EXHAUSTED,
-        kj::str("at most ", services.limits.execsPerEnvironment, " execs run in one environment"))
-        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
   auto limit = launch.deadline.orDefault(services.limits.deadlines.launch);
   auto pair = kj::newPromiseAndFulfiller<Result<kj::Own<ExecProcess>>>();
@@ -379,10 +386,12 @@ kj::Promise<Result<kj::Own<ExecProcess>>> EnvironmentActor::exec(LaunchSpec laun
 
 kj::Promise<void> EnvironmentActor::runExec(kj::Own<Execing> work, LaunchSpec launch) {
   KJ_DEFER(--execing);
+  auto requestKey = encodeHex(launch.requestId);
   auto made =
       co_await makeExec(kj::addRef(*work), kj::mv(launch))
           .catch_([](kj::Exception&& e) -> Result<kj::Own<ProcessActor>> { return asProblem(e); });
   if (made.is<Problem>()) {
+    execRequests.erase(requestKey);  // It was not run, so it may be asked for again.
     work->answer->fulfill(kj::mv(made.get<Problem>()));
     co_return;
   }
@@ -418,6 +427,13 @@ bool EnvironmentActor::remembersExec(kj::ArrayPtr<const kj::byte> requestId) {
   execRequests.eraseAll([&](auto&, kj::TimePoint given) { return given < oldest; });
   auto key = encodeHex(requestId);
   if (execRequests.find(key) != nullptr) return true;
+  if (execRequests.size() >= EXEC_REQUESTS) {
+    auto* first = &*execRequests.begin();
+    for (auto& each: execRequests) {
+      if (each.value < first->value) first = &each;
+    }
+    execRequests.erase(kj::str(first->key));
+  }
   execRequests.insert(kj::mv(key), now);
   return false;
 }

@@ -3,6 +3,7 @@
 #include "domain/outcomes.h"
 #include "store/environment-table.h"
 #include "store/inventory-table.h"
+#include "store/profile-table.h"
 #include "store/run-table.h"
 #include "store/running-record-table.h"
 #include "store/session-table.h"
@@ -44,8 +45,15 @@ EnvironmentLedger::~EnvironmentLedger() noexcept(false) {}
 // ---- the environment's row
 
 kj::Promise<Outcome> EnvironmentLedger::add(EnvironmentRecord record) {
-  return services.store.write(
-      [record = kj::mv(record)](Connection& db) { return EnvironmentTable(db).add(record); });
+  return services.store.write([record = kj::mv(record)](Connection& db) -> Outcome {
+    // It may have been removed since it was chosen.
+    bool chosen = record.profileId.size() > 0;
+    if (chosen && ProfileTable(db).find(record.profileId) == nullptr) {
+      return Problem(ErrorCode::NOT_FOUND, kj::str("no profile '", record.profileId, "' any more"))
+          .at(kj::str("spec.profileId"));
+    }
+    return EnvironmentTable(db).add(record);
+  });
 }
 
 kj::Promise<Outcome> EnvironmentLedger::change(Change change) {

@@ -70,6 +70,9 @@ PreparerTools EnvironmentActor::preparerTools() {
 kj::Promise<Outcome> EnvironmentActor::prepare() {
   auto plan = co_await planPreparation();
   if (plan.is<Problem>()) co_return kj::mv(plan.get<Problem>());
+  if (stops != flightStops) {
+    co_return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
+  }
   auto stopped = kj::newPromiseAndFulfiller<void>();
   interruptPreparing = kj::mv(stopped.fulfiller);
   auto outcome = co_await prepareWorkspace(preparerTools(), kj::mv(plan.get<PreparePlan>()),
@@ -103,7 +106,12 @@ kj::Promise<Outcome> EnvironmentActor::runCleanup() {
   }
   auto plan = co_await planPreparation();
   if (plan.is<Problem>()) co_return kj::mv(plan.get<Problem>());
-  co_return co_await runCleanupScript(preparerTools(), kj::mv(plan.get<PreparePlan>()), progress);
+  auto stopped = kj::newPromiseAndFulfiller<void>();
+  interruptPreparing = kj::mv(stopped.fulfiller);
+  auto outcome = co_await runCleanupScript(preparerTools(), kj::mv(plan.get<PreparePlan>()),
+                                           progress, kj::mv(stopped.promise));
+  interruptPreparing = nullptr;
+  co_return kj::mv(outcome);
 }
 
 }  // namespace capstan

@@ -13,17 +13,49 @@ void EnvironmentActor::restore(const SessionRecord& session, const RunRecord& ru
 }
 
 bool EnvironmentActor::beginRecovery() {
-  switch (current) {
-    case EnvironmentState::STOPPED:
-    case EnvironmentState::FAILED:
-      // Its place may be there all the same, with runs or their logs.
-      if (sessions.size() == 0) return false;
-      break;
-    default:
-      break;
-  }
+  // Where nothing was ever made, nothing can run.
+  bool mayBeThere = sessions.size() > 0 || ledger->inventory().size() > 0;
+  bool atRest = current == EnvironmentState::STOPPED || current == EnvironmentState::FAILED;
+  if (atRest && !mayBeThere && interruptedCleanup() == nullptr) return false;
   current = EnvironmentState::RECOVERING;
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  settle = kj::mv(pair.fulfiller);
+  settled = pair.promise.fork();
   return true;
+}
+
+kj::Promise<void> EnvironmentActor::onSettled() {
+  if (current != EnvironmentState::RECOVERING) return kj::READY_NOW;
+  return KJ_ASSERT_NONNULL(settled).addBranch();
+}
+
+void EnvironmentActor::tellSettled() {
+  KJ_IF_MAYBE (fulfiller, settle) {
+    (*fulfiller)->fulfill();
+  }
+}
+
+// The helper cannot be reached any more: whether it is gone has to be found out.
+void EnvironmentActor::checkLink() {
+  KJ_IF_MAYBE (present, link) {
+    if (!(*present)->isLost() || isUnsettled() || gone || closing) return;
+  } else {
+    return;
+  }
+  if (current != EnvironmentState::READY && current != EnvironmentState::STOPPED &&
+      current != EnvironmentState::FAILED) {
+    return;  // Whoever works on it looks again at the end.
+  }
+  link = nullptr;
+  row.state = current;
+  for (auto& entry: sessions)
+    entry.value->losesSight();
+  lostHere = true;
+  beginRecovery();
+  hub->changed();
+  KJ_IF_MAYBE (ask, recoverer) {
+    (*ask)(*this);
+  }
 }
 
 bool EnvironmentActor::isUnsettled() const {
@@ -42,38 +74,67 @@ kj::Promise<void> EnvironmentActor::unreachable(kj::Maybe<Problem> why) {
     if (!same) hub->changed();
   }
   setState(EnvironmentState::RECONNECTING);
+  tellSettled();
   return kj::READY_NOW;
 }
 
 // Outcomes are settled before anybody sees the environment again.
-kj::Promise<void> EnvironmentActor::settleLosses(kj::StringPtr cause) {
+kj::Promise<void> EnvironmentActor::settleLosses(kj::StringPtr message, kj::StringPtr cause) {
   kj::Vector<kj::Promise<void>> losses;
   for (auto& entry: sessions) {
-    if (entry.value->state() != SessionState::RECOVERING) continue;
+    if (!entry.value->isUnsettled()) continue;
     losses.add(entry.value->lose(
-        Problem(ErrorCode::INSTANCE_LOST, kj::str("the run ended with an earlier daemon"))
-            .because(kj::str(cause))));
+        Problem(ErrorCode::INSTANCE_LOST, kj::str(message)).because(kj::str(cause))));
   }
   return kj::joinPromises(losses.releaseAsArray());
 }
 
 kj::Promise<void> EnvironmentActor::abandoned() {
   auto self = kj::addRef(*this);
+  co_await ending.with([this]() { return abandonInTurn(); });
+}
+
+kj::Promise<void> EnvironmentActor::abandonInTurn() {
   if (!isUnsettled()) co_return;
   setState(EnvironmentState::RECOVERING);
-  co_await settleLosses("its helper is gone, and nobody saw how it ended");
-  // The place stays; the next launch brings it up again.
   auto next =
       row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
+  if (lostHere) {
+    co_await settleLosses("the process's helper is gone", "nobody saw how the process ended");
+    if (row.state == EnvironmentState::READY) {
+      next = EnvironmentState::LOST;
+      lastError = Problem(ErrorCode::INSTANCE_LOST, kj::str("the environment's helper is gone"))
+                      .advise(kj::str("the next launch starts a new one"))
+                      .retryable(RetryHint::SAME_REQUEST_LATER);
+    }
+  } else {
+    co_await settleLosses("the run ended with an earlier daemon",
+                          "its helper is gone, and nobody saw how it ended");
+  }
+  lostHere = false;
+  if (interruptedCleanup() != nullptr) next = EnvironmentState::CLEANING;
+  // The place stays; the next launch brings it up again.
   KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
     KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
   }
+  tellSettled();
 }
 
-kj::Promise<void> EnvironmentActor::takeBack(kj::Own<Attachment> reached,
-                                             kj::Own<AgentLink> reachedLink,
-                                             kj::Array<InstanceReport> reports) {
+kj::Promise<Outcome> EnvironmentActor::takeBack(kj::Own<Attachment> reached,
+                                                kj::Own<AgentLink> reachedLink,
+                                                kj::Array<InstanceReport> reports) {
   auto self = kj::addRef(*this);
+  Outcome outcome;
+  co_await ending.with([&]() {
+    return takeBackInTurn(kj::mv(reached), kj::mv(reachedLink), kj::mv(reports), outcome);
+  });
+  co_return kj::mv(outcome);
+}
+
+kj::Promise<void> EnvironmentActor::takeBackInTurn(kj::Own<Attachment> reached,
+                                                   kj::Own<AgentLink> reachedLink,
+                                                   kj::Array<InstanceReport> reports,
+                                                   Outcome& outcome) {
   if (!isUnsettled()) co_return;
   setState(EnvironmentState::RECOVERING);
   row.workspace = kj::str(reached->workspace());
@@ -82,32 +143,43 @@ kj::Promise<void> EnvironmentActor::takeBack(kj::Own<Attachment> reached,
   for (auto& report: reports) {
     kj::Maybe<kj::Own<SessionActor>> owner;
     KJ_IF_MAYBE (session, sessions.find(report.sessionId)) {
-      if ((*session)->runId() == report.id) owner = kj::addRef(**session);
+      bool itsRun = (*session)->runId() == report.id;
+      // Nothing runs on after its end was told.
+      bool over = report.running && !(*session)->isUnsettled() && !(*session)->isLive();
+      if (itsRun && !over) owner = kj::addRef(**session);
     }
     KJ_IF_MAYBE (session, owner) {
-      // One session's failure touches no other.
+      // One session's failure touches no other; what is not known stays unsettled, for another try.
       auto id = kj::str((*session)->id());
       KJ_IF_MAYBE (problem, co_await takeBackOne(kj::mv(*session), kj::mv(report))) {
         KJ_LOG(WARNING, "a session could not be taken back", row.id, id, *problem);
+        outcome = kj::mv(*problem);
       }
     } else {
       KJ_LOG(WARNING, "an instance that no record names is ended", row.id, report.id);
       co_await discardStray(kj::str(report.id));
     }
   }
-  co_await settleLosses("its helper does not know it any more");
+  if (outcome != nullptr) co_return;
+  co_await settleLosses("the run ended while nobody watched it",
+                        "its helper does not know it any more");
   // A bring-up that was interrupted is not finished by having its helper.
   auto next = row.state == EnvironmentState::FAILED                    ? EnvironmentState::FAILED
               : row.prepared && row.state != EnvironmentState::STOPPED ? EnvironmentState::READY
                                                                        : EnvironmentState::STOPPED;
   if (next != EnvironmentState::FAILED) lastError = nullptr;
+  lostHere = false;
+  if (interruptedCleanup() != nullptr) next = EnvironmentState::CLEANING;
   KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
     KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);
   }
+  tellSettled();
+  checkLink();
 }
 
 kj::Promise<Outcome> EnvironmentActor::takeBackOne(kj::Own<SessionActor> session,
                                                    InstanceReport report) {
+  if (session->isLive() && !session->isUnsettled()) co_return nullptr;  // By an earlier try.
   auto found = co_await KJ_ASSERT_NONNULL(link)->find(kj::str(report.id));
   if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
   auto process = kj::refcounted<ProcessActor>(
@@ -118,7 +190,7 @@ kj::Promise<Outcome> EnvironmentActor::takeBackOne(kj::Own<SessionActor> session
     co_return co_await session->takeBack(kj::mv(process));
   }
   // It was never started, or could not be: nobody will start it any more.
-  if (session->state() == SessionState::RECOVERING) {
+  if (session->isUnsettled()) {
     auto why = Problem(ErrorCode::CANCELLED, kj::str("the daemon ended before it was started"));
     KJ_IF_MAYBE (problem, report.error) {
       why = kj::mv(*problem);

@@ -36,25 +36,28 @@ kj::Promise<Result<kj::Own<AgentLink>>> HelperLinks::get(Attachment& attachment)
       .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
-namespace {
-
-KeepToken keeperOf(StoredHelperBook& book, kj::String name) {
-  return [&book, name = kj::mv(name)](const HelperInfo& helper, const Credential& token,
-                                      uint64_t rotation) {
-    return book.keepToken(
-        kj::str(name), kj::heapArray<kj::byte>(helper.serverId), kj::str(helper.build),
-        KJ_MAP(each, helper.capabilities) { return kj::str(each); }, token.clone(), rotation);
+// What is durable opens the helper from then on, also when its confirmation is lost. Entries are
+// never erased.
+KeepToken HelperLinks::keeperOf(kj::String name, Entry& entry) {
+  return [this, name = kj::mv(name), &entry](const HelperInfo& helper, const Credential& token,
+                                             uint64_t rotation) {
+    auto words = KJ_MAP(each, helper.capabilities) { return kj::str(each); };
+    HelperKey next{token.clone(), rotation, kj::heapArray<kj::byte>(helper.serverId)};
+    return services.helpers
+        .keepToken(kj::str(name), kj::heapArray<kj::byte>(helper.serverId), kj::str(helper.build),
+                   kj::mv(words), token.clone(), rotation)
+        .then([&entry, next = kj::mv(next)](Outcome&& outcome) mutable {
+          if (outcome == nullptr) entry.key = kj::mv(next);
+          return kj::mv(outcome);
+        });
   };
 }
-
-}  // namespace
 
 kj::Promise<void> HelperLinks::open(kj::Own<StreamDialer> dialer, kj::String name, HelperKey key,
                                     Entry& entry) {
   KJ_DEFER(entry.busy = false);
-  auto opened =
-      co_await AgentLink::open(services.timer, kj::mv(dialer), kj::mv(key),
-                               keeperOf(services.helpers, kj::mv(name)), services.limits.deadlines);
+  auto opened = co_await AgentLink::open(services.timer, kj::mv(dialer), kj::mv(key),
+                                         keeperOf(kj::mv(name), entry), services.limits.deadlines);
   if (opened.is<Problem>()) {
     entry.failure = kj::mv(opened.get<Problem>());
     co_return;

@@ -34,6 +34,7 @@ private:
   Services& services;
   kj::HashMap<kj::String, kj::Own<Entry>> entries;
 
+  KeepToken keeperOf(kj::String name, Entry& entry);
   kj::Promise<void> open(kj::Own<StreamDialer> dialer, kj::String name, HelperKey key,
                          Entry& entry);
 };

@@ -34,14 +34,21 @@ void ProcessActor::takeOver(int itsPid, UnixMs startedAt) {
 }
 
 kj::Promise<void> ProcessActor::watch() {
-  auto outcome = co_await instance->wait();
-  if (outcome.is<Problem>()) {
-    auto& cause = outcome.get<Problem>();
+  // A single answer that fails is no end of the process.
+  constexpr int TRIES = 5;
+  constexpr kj::Duration PAUSE = 1 * kj::SECONDS;
+  for (int left = TRIES; exitStatus == nullptr && loss == nullptr; --left) {
+    auto outcome = co_await instance->wait();
+    if (outcome.is<ExitStatus>()) {
+      exitStatus = kj::mv(outcome.get<ExitStatus>());
+      break;
+    }
+    // The link's own end may be told a moment later.
+    auto waited = co_await within(services.timer, PAUSE, instance->link().onLost());
+    if (waited == Waited::TOO_LATE && left > 1) continue;
     loss = Problem(ErrorCode::INSTANCE_LOST, kj::str("the process's helper is gone"))
-               .because(kj::str(cause))
+               .because(kj::str(outcome.get<Problem>()))
                .from("agentctl", kj::String());
-  } else {
-    exitStatus = kj::mv(outcome.get<ExitStatus>());
   }
   finish->fulfill();
 }

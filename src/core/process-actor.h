@@ -32,6 +32,8 @@ public:
   kj::Maybe<const ExitStatus&> exit() const { return exitStatus; }
   // Set when the process was lost instead of having ended.
   kj::Maybe<const Problem&> lost() const { return loss; }
+  // Lost because the link to its helper was: it may run on.
+  bool isOutOfSight() { return loss != nullptr && instance->link().isLost(); }
   bool ended() const { return exitStatus != nullptr || loss != nullptr; }
 
   // Resolves when the process has ended or was lost; look at exit() and lost() then.

@@ -71,12 +71,25 @@ void SessionActor::prepareEnd() {
 }
 
 bool SessionActor::isLive() const {
-  return current == SessionState::RUNNING || current == SessionState::STARTING;
+  return current == SessionState::RUNNING || current == SessionState::STARTING || isUnsettled();
+}
+
+void SessionActor::losesSight() {
+  if (ended) return;
+  if (current == SessionState::RUNNING) current = SessionState::RECONNECTING;
+  // A process that was not started yet ends with the helper, or is ended when that is found again.
+  if (current == SessionState::STARTING) current = SessionState::RECOVERING;
+  live = nullptr;
+  ending = nullptr;
 }
 
 Result<kj::Own<ProcessActor>> SessionActor::process() {
   KJ_IF_MAYBE (present, live) {
     return kj::addRef(**present);
+  }
+  if (isUnsettled()) {
+    return Problem(ErrorCode::RECOVERING, kj::str("the session is being recovered"))
+        .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
   return Problem(ErrorCode::INSTANCE_LOST,
                  kj::str("the run's process and its output are gone with the helper that ran it"))
@@ -141,14 +154,13 @@ kj::Promise<void> SessionActor::startInTurn(Outcome& outcome) {
   outcome = co_await process->start();
   if (outcome == nullptr) {
     outcome = co_await ledger->runStarted(kj::str(name), kj::str(run), process->processId());
-    if (outcome != nullptr) {
-      // Nobody could take it back after a crash.
-      KJ_IF_MAYBE (problem, co_await process->discard()) {
-        KJ_LOG(WARNING, "could not end a run that could not be noted", name, run, *problem);
-      }
-    }
   }
   KJ_IF_MAYBE (problem, outcome) {
+    // Its answer may have been lost on the way: nothing may run that counts as failed.
+    KJ_IF_MAYBE (left, co_await process->discard()) {
+      KJ_LOG(WARNING, "could not discard a run that did not start", name, run, *left);
+    }
+    if (isUnsettled()) co_return;  // The helper is lost: the recovery settles it.
     auto failed = outcomeOf(RunOutcome::Kind::FAILED, services.now());
     failed.error = problem->clone();
     settleInBackground(kj::mv(failed));
@@ -168,6 +180,8 @@ kj::Promise<void> SessionActor::startInTurn(Outcome& outcome) {
 kj::Promise<void> SessionActor::watchEnd() {
   auto& process = *KJ_ASSERT_NONNULL(live);
   co_await process.onEnd();
+  // Whether the helper is gone is found out by whoever is linked to it.
+  if (process.isOutOfSight()) co_return;
   auto outcome = outcomeOf(RunOutcome::Kind::LOST, services.now());
   KJ_IF_MAYBE (exit, process.exit()) {
     outcome.kind = stopRequested ? RunOutcome::Kind::STOPPED : RunOutcome::Kind::EXITED;
@@ -257,7 +271,12 @@ kj::Promise<Outcome> SessionActor::stop(kj::Duration grace, StopMode mode) {
 }
 
 kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome) {
-  if (live == nullptr || current == SessionState::LOST) co_return;
+  if (isUnsettled()) {
+    outcome = Problem(ErrorCode::RECOVERING, kj::str("the session is being recovered"))
+                  .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
+    co_return;
+  }
+  if (live == nullptr) co_return;
   auto process = kj::addRef(*KJ_ASSERT_NONNULL(live));
   bool started = process->started();
   if (started && process->exit() == nullptr) stopRequested = true;

@@ -26,6 +26,13 @@ public:
   SessionState state() const { return current; }
   // True while its process may still run or be started.
   bool isLive() const;
+  // While it is not known whether its process runs.
+  bool isUnsettled() const {
+    return current == SessionState::RECOVERING || current == SessionState::RECONNECTING;
+  }
+  // The helper cannot be reached: a run that has not ended is `reconnecting` until takeBack() or
+  // lose().
+  void losesSight();
   // How the run ended; null while it goes on, and when nobody saw how.
   kj::Maybe<const ExitStatus&> exit() const { return exitStatus; }
 

@@ -26,7 +26,10 @@ struct StoredEnvironment {
 };
 using Page = kj::Vector<StoredEnvironment>;
 
-Result<Page> readPage(Connection& db, kj::StringPtr after, size_t mostSessions) {
+// All sessions, whatever the limit for new ones is now.
+constexpr size_t EVERY_SESSION = 1'000'000;
+
+Result<Page> readPage(Connection& db, kj::StringPtr after) {
   Page page;
   EnvironmentTable environments(db);
   InventoryTable inventory(db);
@@ -35,7 +38,7 @@ Result<Page> readPage(Connection& db, kj::StringPtr after, size_t mostSessions) 
   for (auto& record: environments.list(after, PAGE)) {
     StoredEnvironment stored;
     stored.inventory = inventory.list(record.id, InventoryTable::Order::OLDEST_FIRST);
-    for (auto& session: sessions.list(record.id, "", mostSessions)) {
+    for (auto& session: sessions.list(record.id, "", EVERY_SESSION)) {
       StoredSession each;
       for (auto& run: runs.list(session.id, 1))
         each.run = kj::mv(run);
@@ -56,9 +59,7 @@ kj::Promise<Outcome> Supervisor::load() {
   kj::String after;
   for (;;) {
     auto read = co_await services.store.read(
-        [after = kj::str(after), most = services.limits.sessionsPerEnvironment](Connection& db) {
-          return readPage(db, after, most);
-        });
+        [after = kj::str(after)](Connection& db) { return readPage(db, after); });
     if (read.is<Problem>()) co_return kj::mv(read.get<Problem>());
     auto& page = read.get<Page>();
     if (page.size() == 0) break;
@@ -98,6 +99,7 @@ public:
     if (known.find(&link) == nullptr) {
       auto listed = co_await link.list();
       if (listed.is<Problem>()) co_return kj::mv(listed.get<Problem>());
+      links.add(kj::addRef(link));
       auto& all = known.insert(&link, {}).value;
       for (auto& report: listed.get<kj::Array<InstanceReport>>()) {
         auto key = kj::str(report.environmentId);
@@ -116,7 +118,7 @@ public:
 
   // Those of environments that `isKnown` does not know.
   struct Stray {
-    AgentLink* link;
+    kj::Own<AgentLink> link;
     kj::String id;
   };
   kj::Vector<Stray> strays(kj::Function<bool(kj::StringPtr)> isKnown) {
@@ -125,7 +127,7 @@ public:
       for (auto& entry: helper.value) {
         if (isKnown(entry.key)) continue;
         for (auto& report: entry.value)
-          result.add(Stray{helper.key, kj::mv(report.id)});
+          result.add(Stray{kj::addRef(*helper.key), kj::mv(report.id)});
       }
     }
     return result;
@@ -134,6 +136,7 @@ public:
 private:
   using ByEnvironment = kj::HashMap<kj::String, kj::Vector<InstanceReport>>;
   kj::HashMap<AgentLink*, ByEnvironment> known;
+  kj::Vector<kj::Own<AgentLink>> links;  // Of `known`: no other is made at their address.
 };
 
 // Ends an instance that nobody wants, and deletes its log.
@@ -153,9 +156,8 @@ kj::Promise<Outcome> takeBack(HelperLinks& links, kj::Own<EnvironmentActor> envi
   auto link = kj::mv(opened.get<kj::Own<AgentLink>>());
   auto listed = co_await reports.of(*link, kj::str(environment->id()));
   if (listed.is<Problem>()) co_return kj::mv(listed.get<Problem>());
-  co_await environment->takeBack(kj::mv(attachment), kj::mv(link),
-                                 kj::mv(listed.get<kj::Array<InstanceReport>>()));
-  co_return nullptr;
+  co_return co_await environment->takeBack(kj::mv(attachment), kj::mv(link),
+                                           kj::mv(listed.get<kj::Array<InstanceReport>>()));
 }
 
 // Null when it was never asked for, by whoever answers.
@@ -206,7 +208,8 @@ kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
     }
     Outcome outcome;
     KJ_IF_MAYBE (attachment, state.attachment) {
-      outcome = co_await takeBack(links, kj::addRef(*environment), kj::mv(*attachment), reports);
+      outcome = co_await takeBack(links, kj::addRef(*environment), kj::mv(*attachment), reports)
+                    .catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
     }
     KJ_IF_MAYBE (problem, outcome) {
       state.kind = Recovered::Kind::UNKNOWN;
@@ -225,7 +228,7 @@ kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
   }
   for (auto& stray: reports.strays([&](kj::StringPtr id) { return byId.find(id) != nullptr; })) {
     KJ_LOG(WARNING, "an instance of no environment is ended", stray.id);
-    KJ_IF_MAYBE (problem, co_await endInstance(kj::addRef(*stray.link), kj::mv(stray.id))) {
+    KJ_IF_MAYBE (problem, co_await endInstance(kj::mv(stray.link), kj::mv(stray.id))) {
       KJ_LOG(WARNING, "it could not be ended", *problem);
     }
   }

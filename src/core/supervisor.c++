@@ -167,7 +167,8 @@ kj::Promise<void> Supervisor::close() {
   closing = true;
   kj::Vector<kj::Promise<void>> ends;
   for (auto& entry: byId)
-    ends.add(entry.value->close());
+    ends.add(entry.value->close().catch_(
+        [](kj::Exception&& e) { KJ_LOG(ERROR, "an environment did not close in order", e); }));
   co_await kj::joinPromises(ends.releaseAsArray());
   closedFulfiller->fulfill();
   for (auto& link: links.live()) {

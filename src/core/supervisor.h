@@ -53,8 +53,8 @@ public:
   // The links to the helpers that serve the environments.
   HelperLinks& helperLinks() { return links; }
 
-  // Deletes the logs of runs that ended longer ago than limits.deadlines.outputKept, now; load() has it done
-  // every hour.
+  // Deletes the logs of runs that ended longer ago than limits.deadlines.outputKept, now; load()
+  // has it done every hour.
   kj::Promise<void> expireLogs();
 
   // Whether any environment has a process that may still run.

@@ -212,6 +212,8 @@ TEST_CASE("a clean-up that was cut off is finished by the next daemon") {
     CHECK(eye.sessions() == "");
     CHECK(access(folder.cStr(), F_OK) == 0);
     auto environment = recovered(daemon, "t");
+    REQUIRE(
+        daemon.becomesTrue([&]() { return environment->state() == EnvironmentState::STOPPED; }));
     launched(daemon, *environment, command({"true"}));
   } else {
     REQUIRE(daemon.becomesTrue([&]() { return eye.everything() == "||||"; }));

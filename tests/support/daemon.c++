@@ -114,18 +114,30 @@ kj::Own<ClientConnection> Daemon::connect(Peer peer) {
   return ClientConnection::over(loop.timer, kj::mv(pipe.ends[1]));
 }
 
+namespace {
+
+// Empty when its process has just ended: the standard library throws then.
+std::string contentOf(const std::filesystem::path& path) {
+  try {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 kj::Vector<pid_t> Daemon::helperPids() {
   kj::Vector<pid_t> pids;
   auto socket = kj::str(state.path(), "/agentctl-");
   for (auto& entry: std::filesystem::directory_iterator("/proc")) {
     auto name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    std::string words(std::istreambuf_iterator<char>(file), {});
+    auto words = contentOf(entry.path() / "cmdline");
     // The helper itself: its reapers are copies of it, below it.
     if (words.find(socket.cStr()) == std::string::npos) continue;
-    std::ifstream status(entry.path() / "stat");
-    std::string text(std::istreambuf_iterator<char>(status), {});
+    auto text = contentOf(entry.path() / "stat");
     auto behind = text.rfind(')');
     if (behind == std::string::npos) continue;
     if (std::atoi(text.c_str() + behind + 4) == getpid()) pids.add(std::atoi(name.c_str()));

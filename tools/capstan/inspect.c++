@@ -307,7 +307,11 @@ int runSessionLogs(Context& context) {
     for (int looks = 0; cut && looks < 20; ++looks) {
       auto info = ask<rpc::Session::InfoResults>(context, found.session.infoRequest());
       check(info.getInfo().getLastError());
-      if (info.getInfo().getState() != rpc::SessionState::RUNNING) break;
+      auto state = info.getInfo().getState();
+      bool lives = state == rpc::SessionState::RUNNING ||
+                   state == rpc::SessionState::RECONNECTING ||
+                   state == rpc::SessionState::RECOVERING;
+      if (!lives) break;
       context.wait(context.timer().afterDelay(100 * kj::MILLISECONDS));
     }
     throw failureOf(*exception);

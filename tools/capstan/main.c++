@@ -120,8 +120,8 @@ kj::String ownPath() {
   return kj::heapString(path, n);
 }
 
-// A daemon that is ending refuses what would begin, so nothing has happened yet: the command is
-// run again, on the daemon that takes over.
+// A daemon that is ending, or has just begun, refuses what would begin, so nothing has happened
+// yet: the command is run again, on the daemon that takes over.
 int runOnNextDaemonToo(const Command& command, kj::AsyncIoContext& io, const Arguments& arguments) {
   constexpr kj::Duration PAUSE = 300 * kj::MILLISECONDS;
   for (int triesLeft = 5;; --triesLeft) {
@@ -129,7 +129,9 @@ int runOnNextDaemonToo(const Command& command, kj::AsyncIoContext& io, const Arg
       Context context(io, arguments, ownPath());
       return command.run(context);
     } catch (const Failure& failure) {
-      if (failure.problem.code != ErrorCode::SHUTTING_DOWN || triesLeft == 0) throw;
+      auto code = failure.problem.code;
+      bool passes = code == ErrorCode::SHUTTING_DOWN || code == ErrorCode::RECOVERING;
+      if (!passes || triesLeft == 0) throw;
     }
     io.provider->getTimer().afterDelay(PAUSE).wait(io.waitScope);
   }

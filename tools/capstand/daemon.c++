@@ -28,6 +28,7 @@ namespace capstan {
 namespace {
 
 constexpr kj::Duration IDLE_LOOK = 30 * kj::SECONDS;
+constexpr kj::Duration CLOSE_LIMIT = 60 * kj::SECONDS;
 constexpr kj::Duration IDLE_LIMIT = 10 * kj::MINUTES;  // D44
 
 // The daemon's variables from which local agents start, and no others.
@@ -164,10 +165,16 @@ Outcome runDaemon(DaemonOptions options) {
   listener = nullptr;
   unlink(options.socket.cStr());
   listening = false;  // From now on the file there may be another daemon's.
-  supervisor.close()
-      .then([&]() { return standalone.close(); })
-      .then([&]() { return store->close(); })
-      .wait(io.waitScope);
+  // What is not done by then is taken up by the next daemon, as after a crash.
+  auto port = &io.unixEventPort;
+  auto closed = supervisor.close()
+                    .then([&]() { return standalone.close(); })
+                    .exclusiveJoin(port->onSignal(SIGTERM).ignoreResult())
+                    .exclusiveJoin(port->onSignal(SIGINT).ignoreResult());
+  if (within(timer, CLOSE_LIMIT, kj::mv(closed)).wait(io.waitScope) == Waited::TOO_LATE) {
+    KJ_LOG(WARNING, "the daemon ends although not all is closed");
+  }
+  store->close().wait(io.waitScope);
   return nullptr;
 }
 
