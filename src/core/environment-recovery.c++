@@ -47,6 +47,10 @@ void EnvironmentActor::checkLink() {
     return;  // Whoever works on it looks again at the end.
   }
   link = nullptr;
+  bool mayRun = current == EnvironmentState::READY;
+  for (auto& entry: sessions)
+    mayRun = mayRun || entry.value->isLive();
+  if (!mayRun) return;  // A stop may end the helper with the rest.
   row.state = current;
   for (auto& entry: sessions)
     entry.value->losesSight();
