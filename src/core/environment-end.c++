@@ -60,8 +60,15 @@ Outcome EnvironmentActor::refuseUnsettled() const {
 
 kj::Promise<Outcome> EnvironmentActor::stop(kj::Duration grace, StopMode mode) {
   auto self = kj::addRef(*this);
-  co_await onSettled();
-  co_return co_await toItsEnd(stopAll(grace, mode));
+  Outcome outcome;
+  bool again = true;
+  for (int tries = 0; again && tries < 3; ++tries) {
+    checkLink();
+    co_await onSettled();
+    outcome = co_await toItsEnd(stopAll(grace, mode));
+    again = outcome != nullptr && current == EnvironmentState::RECOVERING;
+  }
+  co_return kj::mv(outcome);
 }
 
 kj::Promise<Outcome> EnvironmentActor::stopSession(kj::Own<SessionActor> session,
@@ -122,9 +129,14 @@ kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode
 kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
   auto self = kj::addRef(*this);
   CleanupReport report;
-  co_await onSettled();
-  if (!gone) {
+  bool again = true;
+  for (int tries = 0; again && !gone && tries < 3; ++tries) {
+    checkLink();
+    co_await onSettled();
+    report = CleanupReport();
     co_await ending.with([&]() { return removeAll(scope, report); });
+    // The helper was lost meanwhile: once it is known what became of it, the rest can be done.
+    again = report.leftovers.size() > 0 && current == EnvironmentState::RECOVERING;
   }
   co_return report;
 }
