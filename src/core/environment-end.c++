@@ -30,8 +30,16 @@ kj::Duration EnvironmentActor::stopGrace(uint64_t askedMs) const {
 kj::Promise<void> EnvironmentActor::endProcesses(kj::Duration grace, StopMode mode,
                                                  kj::Vector<Problem>& problems) {
   kj::Vector<kj::Promise<Outcome>> endings;
-  for (auto& entry: sessions)
-    endings.add(entry.value->stop(grace, mode));
+  for (auto& entry: sessions) {
+    // Of an ended run a lost helper has nothing left.
+    bool over = !entry.value->isLive();
+    endings.add(entry.value->stop(grace, mode).then([over](Outcome&& outcome) -> Outcome {
+      KJ_IF_MAYBE (problem, outcome) {
+        if (over && problem->code == ErrorCode::UNREACHABLE) return nullptr;
+      }
+      return kj::mv(outcome);
+    }));
+  }
   for (auto& entry: execs)
     endings.add(entry.value->discard());
   auto outcomes = co_await kj::joinPromises(endings.releaseAsArray());
@@ -267,7 +275,10 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
   auto outcomes = co_await kj::joinPromises(discards.releaseAsArray());
   for (auto& outcome: outcomes) {
     KJ_IF_MAYBE (problem, outcome) {
-      report.leftovers.add(kj::str("sessions: ", *problem));
+      // A lost helper has nothing left of them.
+      if (problem->code != ErrorCode::UNREACHABLE) {
+        report.leftovers.add(kj::str("sessions: ", *problem));
+      }
     }
   }
   auto found = backend();
