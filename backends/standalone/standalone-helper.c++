@@ -118,7 +118,9 @@ kj::Promise<Result<kj::Maybe<kj::Own<WatchedProcess>>>> StandaloneBackend::locat
   auto until = timer.now() + COMES_UP;
   for (;;) {
     KJ_IF_MAYBE (pid, listenerOf(endpoint)) {
-      KJ_IF_MAYBE (found, nameOfProcess(*pid)) {
+      auto named = nameOfProcess(*pid);
+      if (named.is<Problem>()) co_return kj::mv(named.get<Problem>());
+      KJ_IF_MAYBE (found, named.get<kj::Maybe<ProcessName>>()) {
         co_return WatchedProcess::find(io.unixEventPort, *found);
       }
     }
@@ -222,7 +224,9 @@ kj::Promise<Outcome> StandaloneBackend::awaitHelper(kj::Own<Child> process, kj::
                       line.then([&said](kj::Maybe<kj::String>&& text) { said = kj::mv(text); }));
   if (waited == Waited::TOO_LATE) co_return explain("it did not say that it listens");
   if (said == nullptr) co_return explain("it ended at once");
-  KJ_IF_MAYBE (self, nameOfProcess(process->pid())) {
+  auto named = nameOfProcess(process->pid());
+  if (named.is<Problem>()) co_return kj::mv(named.get<Problem>());
+  KJ_IF_MAYBE (self, named.get<kj::Maybe<ProcessName>>()) {
     entry.pid = self->pid;
     entry.startTicks = self->startTicks;
     entry.bootId = kj::mv(self->bootId);

@@ -19,8 +19,9 @@ struct ProcessName {
   ProcessName clone() const { return ProcessName{pid, startTicks, kj::str(bootId)}; }
 };
 
-// Of a process that runs; null when there is none with that number.
-kj::Maybe<ProcessName> nameOfProcess(int64_t pid);
+// Of a process that runs; null when it is certain that none with that number does (a zombie does
+// not). Problems: the kernel will not say.
+Result<kj::Maybe<ProcessName>> nameOfProcess(int64_t pid);
 
 // One process of this machine that runs, or did when it was found. Not a child: nobody sees how it
 // ends.
