@@ -1,5 +1,7 @@
 #include "backends/standalone/place.h"
 
+#include "backends/standalone/tree-removal.h"
+
 #include <kj/debug.h>
 #include <kj/io.h>
 
@@ -81,23 +83,13 @@ Problem foreign(const PlaceFolder& folder) {
       .retryable(RetryHint::AFTER_USER_ACTION);
 }
 
-void removeTree(const fs::path& path, kj::Vector<kj::String>& left) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) left.add(kj::str(path.c_str(), ": ", error.message().c_str()));
+void addAll(kj::Vector<kj::String>& to, kj::Vector<kj::String> lines) {
+  for (auto& line: lines)
+    to.add(kj::mv(line));
 }
 
-// All in `root` but the mark and, perhaps, the workspace.
-void removeContents(const fs::path& root, kj::StringPtr mark, bool keepWorkspace,
-                    kj::Vector<kj::String>& left) {
-  std::error_code error;
-  for (fs::directory_iterator each(root, error), end; !error && each != end;
-       each.increment(error)) {
-    if (keepWorkspace && each->path().filename() == "workspace") continue;
-    if (each->path().native() == mark.cStr()) continue;
-    removeTree(each->path(), left);
-  }
-  if (error) left.add(kj::str(root.c_str(), ": ", error.message().c_str()));
+kj::String parentOf(const PlaceFolder& folder) {
+  return kj::str(fs::path(folder.path.cStr()).parent_path().c_str());
 }
 
 }  // namespace
@@ -136,7 +128,7 @@ Outcome makePlace(PlaceFolder folder) {
     if (errno == EEXIST) return foreign(folder);
     return failure(kj::str("cannot name the folder ", folder.path), errno);
   }
-  return sync(fs::path(folder.path.cStr()).parent_path().c_str());
+  return sync(parentOf(folder));
 }
 
 Outcome checkGivenWorkspace(kj::String directory) {
@@ -156,14 +148,12 @@ kj::Vector<kj::String> takeBackPlace(PlaceFolder folder) {
   if (!looked.is<PlaceState>() || looked.get<PlaceState>() != PlaceState::FOREIGN) {
     return removePlace(kj::mv(folder), false);
   }
-  kj::Vector<kj::String> left;
-  removeTree(unfinishedPath(folder).cStr(), left);
-  return left;
+  return removeTree(unfinishedPath(folder));
 }
 
 kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace) {
-  kj::Vector<kj::String> left;
-  removeTree(unfinishedPath(folder).cStr(), left);  // Its name holds the mark.
+  auto unfinished = unfinishedPath(folder);
+  auto left = removeTree(unfinished);  // Its name holds the mark.
   auto looked = lookAtPlace(folder.clone());
   if (looked.is<Problem>()) {
     left.add(kj::str(looked.get<Problem>()));
@@ -178,16 +168,30 @@ kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace) {
     case PlaceState::OURS:
       break;
   }
-  auto mark = markPath(folder.path, folder);
-  fs::path root(folder.path.cStr());
-  removeContents(root, mark, keepWorkspace, left);
-  if (left.size() > 0) return left;
   if (keepWorkspace) {
-    removeTree(mark.cStr(), left);
-  } else {
-    removeTree(root, left);
+    auto mark = kj::str(".capstan-", folder.mark);
+    kj::StringPtr kept[] = {"workspace"_kj, mark};
+    addAll(left, removeTreesIn(folder.path, kept));
+    return left;
   }
+  if (left.size() > 0) return left;  // The name is not free.
+  // Back to the name that proves whose it is: however far the removal gets, it can be taken up.
+  if (renameat2(AT_FDCWD, folder.path.cStr(), AT_FDCWD, unfinished.cStr(), RENAME_NOREPLACE) < 0) {
+    left.add(kj::str(folder.path, ": ", strerror(errno)));
+    return left;
+  }
+  KJ_IF_MAYBE (problem, sync(parentOf(folder))) {
+    left.add(kj::str(*problem));
+    return left;
+  }
+  addAll(left, removeTree(unfinished));
   return left;
+}
+
+Outcome releasePlace(PlaceFolder folder) {
+  auto mark = markPath(folder.path, folder);
+  if (unlink(mark.cStr()) == 0 || errno == ENOENT) return nullptr;
+  return failure(kj::str("cannot remove ", mark), errno);
 }
 
 }  // namespace capstan

@@ -32,10 +32,15 @@ Outcome makePlace(PlaceFolder folder);
 // The user's workspace, checked: workspaceLost when it is no folder that can be entered.
 Outcome checkGivenWorkspace(kj::String directory);
 
-// Removes what makePlace made, also half made: the whole folder, or all but its workspace. The mark
-// goes last, so that an interrupted removal can be taken up. Never follows symbolic links; absent
-// things count as removed; a FOREIGN folder stays. What stays is returned, one a line.
+// Removes what makePlace made, also half made: the whole folder, or all but its workspace and its
+// mark. The whole folder first takes back the name it had until it was complete, so that an
+// interrupted removal can be taken up. Never follows symbolic links; absent things count as
+// removed; a FOREIGN folder stays. What stays is returned, one a line.
 kj::Vector<kj::String> removePlace(PlaceFolder folder, bool keepWorkspace);
+
+// Takes the mark from a folder whose workspace is kept, once nobody will ask for it any more. An
+// absent one is fine.
+Outcome releasePlace(PlaceFolder folder);
 
 // removePlace() after a makePlace() that failed: something FOREIGN under the name means that ours
 // never got it, and is no failure.

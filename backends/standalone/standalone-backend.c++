@@ -304,6 +304,15 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, Cleanup
     KJ_IF_MAYBE (problem, co_await log.forget(item.seq)) {
       report.leftovers.add(
           kj::str(item.name, ": it is gone, which could not be noted: ", *problem));
+      continue;
+    }
+    if (!keepsWorkspace) continue;
+    // Last: with the note, the mark is what a clean-up that is taken up goes by.
+    auto released = co_await placeWork.run<Outcome>(
+        kj::str(item.name),
+        [folder = folderOf(item)]() mutable { return releasePlace(kj::mv(folder)); });
+    KJ_IF_MAYBE (problem, released) {
+      report.warnings.add(kj::str(*problem));
     }
   }
   co_return report;

@@ -144,6 +144,26 @@ TEST_CASE("the workspace can be kept when all else goes") {
   CHECK(fixture->fileStands(*attachment));
 }
 
+TEST_CASE("a workspace is kept also when that could not be noted at once") {
+  LogWatch logs;
+  auto fixture = newBackendFixture();
+  Environment environment(*fixture, "env-unnoted");
+  auto attachment = environment.created();
+  fixture->writeFile(*attachment);
+  environment.log.failFrom = environment.log.notes + 1;
+  auto report = environment.cleanUp(CleanupScope::ALL_KEEP_WORKSPACE);
+  CHECK(report.leftovers.size() > 0);
+  CHECK(environment.log.items().size() > 0);
+  CHECK(fixture->fileStands(*attachment));
+  environment.log.failFrom = SIZE_MAX;
+  fixture->restart();
+  report = environment.cleanUp(CleanupScope::ALL_KEEP_WORKSPACE);
+  for (auto& line: report.leftovers)
+    FAIL_CHECK(line.cStr());
+  CHECK(environment.log.items().size() == 0);
+  CHECK(fixture->fileStands(*attachment));
+}
+
 TEST_CASE("a folder of the user's is never removed") {
   LogWatch logs;
   auto scope = GENERATE(CleanupScope::ALL, CleanupScope::ALL_KEEP_WORKSPACE, CleanupScope::COMPUTE);
