@@ -13,6 +13,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace capstan {
@@ -63,6 +64,13 @@ bool writeAddressFile(kj::StringPtr path, kj::StringPtr line) {
          rename(fresh.cStr(), path.cStr()) == 0;
 }
 
+// Null, and errno, when it cannot be had.
+kj::AutoCloseFd openLifeline(kj::StringPtr path) {
+  kj::AutoCloseFd file(open(path.cStr(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file != nullptr && flock(file, LOCK_SH | LOCK_NB) < 0) file = nullptr;
+  return file;
+}
+
 kj::Promise<void> shutdownOn(kj::UnixEventPort& port, HelperServer& server, int signal) {
   co_await port.onSignal(signal);
   co_await server.shutdown(0);
@@ -91,12 +99,21 @@ int serve(CommandLine& line, kj::Array<kj::byte> nonce) {
   }
   auto& listener = bound.get<UnixListener>();
 
+  kj::AutoCloseFd lifeline;
+  if (line.lifelineFile.size() > 0) {
+    lifeline = openLifeline(line.lifelineFile);
+    if (lifeline == nullptr) {
+      return complain(
+          Problem(ErrorCode::DENIED, kj::str("cannot lock the file ", line.lifelineFile)));
+    }
+  }
   auto io = kj::setupAsyncIo();
   io.waitScope.setBusyPollInterval(64);
   ChildWatch children(io.unixEventPort);
   Credentials credentials(kj::mv(nonce));
   InstanceHost host{io.unixEventPort,  io.lowLevelProvider->getTimer(), children,
-                    homeOf(geteuid()), kj::encodeHex(randomBytes(4)),   line.agentDescriptors};
+                    homeOf(geteuid()), kj::encodeHex(randomBytes(4)),   line.agentDescriptors,
+                    lifeline.get()};
   HelperServer server(host, *io.lowLevelProvider, credentials, line.options);
 
   auto address = kj::str("{\"address\":\"unix:", line.socketPath, "\",\"serverId\":\"",
@@ -114,6 +131,7 @@ int serve(CommandLine& line, kj::Array<kj::byte> nonce) {
                          .exclusiveJoin(shutdownOn(io.unixEventPort, server, SIGINT)))
       .wait(io.waitScope);
   if (line.addressFile.size() > 0) unlink(line.addressFile.cStr());
+  if (line.lifelineFile.size() > 0) unlink(line.lifelineFile.cStr());
   return 0;
 }
 
@@ -135,7 +153,10 @@ kj::StringPtr helpText() {
          "never)\n"
          "  --ephemeral-grace-ms MS  keep ephemeral instances so long after their owner (10000)\n"
          "  --handshake-limit-ms MS  close connections that prove nothing (10000)\n"
-         "  --agent-descriptors N    soft limit of open descriptors of agents (the helper's own)\n"_kj;
+         "  --agent-descriptors N    soft limit of open descriptors of agents (the helper's own)\n"
+         "  --lifeline FILE          file to hold locked (flock, shared) while the helper or one "
+         "of\n"
+         "                           its reapers lives\n"_kj;
 }
 
 Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
@@ -158,6 +179,7 @@ Result<CommandLine> parseCommandLine(kj::ArrayPtr<const kj::StringPtr> words) {
                        : option == "--state-dir"    ? &line.stateDirectory
                        : option == "--address-file" ? &line.addressFile
                        : option == "--log"          ? &line.logFile
+                       : option == "--lifeline"     ? &line.lifelineFile
                                                     : nullptr;
     if (text != nullptr) {
       *text = kj::heapString(value);

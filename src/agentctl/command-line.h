@@ -13,6 +13,7 @@ struct CommandLine {
   kj::String stateDirectory;
   kj::String addressFile;
   kj::String logFile;
+  kj::String lifelineFile;        // Empty = none.
   uint64_t agentDescriptors = 0;  // Soft limit of agents; 0 = the one agentctl was started with.
   HelperOptions options;
 };

@@ -247,7 +247,7 @@ kj::Promise<void> HelperInstance::runStart() {
       co_return;
     }
     auto forked = ReaperLink::fork(host.port, host.timer, host.children, *KJ_ASSERT_NONNULL(plan),
-                                   streams, stopGraceMs, host.descriptorLimit,
+                                   streams, stopGraceMs, host.descriptorLimit, host.lifeline,
                                    makeCgroup(kj::str("capstan-", host.tag, '-', idText)));
     KJ_IF_MAYBE (problem, forked.tryGet<Problem>()) {
       fail(kj::mv(*problem));

@@ -17,6 +17,7 @@ struct InstanceHost {
   kj::String home;           // HOME for processes that are given none.
   kj::String tag;            // Tells this helper's cgroups from another's.
   uint64_t descriptorLimit;  // Soft, of processes.
+  int lifeline = -1;         // Held by reapers, too; -1 = none.
   // For output that nobody keeps.
   kj::Array<kj::byte> scratch = kj::heapArray<kj::byte>(OutputLog::MAX_PIECE_BYTES);
 };

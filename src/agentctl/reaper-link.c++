@@ -49,7 +49,7 @@ kj::String errnoName(int error) {
 Result<kj::Own<ReaperLink>> ReaperLink::fork(kj::UnixEventPort& port, kj::Timer& timer,
                                              ChildWatch& children, const LaunchPlan& plan,
                                              AgentStreams streams, uint64_t stopGraceMs,
-                                             uint64_t descriptorLimit,
+                                             uint64_t descriptorLimit, int lifeline,
                                              kj::Maybe<CgroupFds> cgroup) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -62,7 +62,8 @@ Result<kj::Own<ReaperLink>> ReaperLink::fork(kj::UnixEventPort& port, kj::Timer&
                     stopGraceMs,
                     -1,
                     nullptr,
-                    descriptorLimit};
+                    descriptorLimit,
+                    lifeline};
   KJ_IF_MAYBE (group, cgroup) {
     setup.fds.cgroup = group->processes.get();
     setup.cgroupKill = group->kill.get();

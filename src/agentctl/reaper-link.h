@@ -30,12 +30,14 @@ struct AgentStreams {
 // control socket, upon which the reaper ends its tree after the stop grace.
 class ReaperLink {
 public:
-  // Forks the reaper, whose agent starts with a soft limit of `descriptorLimit` descriptors.
-  // Problems: resourceExhausted.
+  // Forks the reaper, whose agent starts with a soft limit of `descriptorLimit` descriptors. Until
+  // its end the reaper holds `lifeline`, unless that is -1; the agent does not. Problems:
+  // resourceExhausted.
   static Result<kj::Own<ReaperLink>> fork(kj::UnixEventPort& port, kj::Timer& timer,
                                           ChildWatch& children, const LaunchPlan& plan,
                                           AgentStreams streams, uint64_t stopGraceMs,
-                                          uint64_t descriptorLimit, kj::Maybe<CgroupFds> cgroup);
+                                          uint64_t descriptorLimit, int lifeline,
+                                          kj::Maybe<CgroupFds> cgroup);
 
   ReaperLink(kj::UnixEventPort& port, kj::Timer& timer, ChildWatch& children, kj::AutoCloseFd fd,
              pid_t reaper, kj::Maybe<CgroupFds> cgroup);

@@ -239,8 +239,8 @@ void holdNothingOfAgentctl(const ReaperSetup& setup) {
       dup2(null, fd);
     }
   }
-  int kept[] = {setup.fds.input,  setup.fds.output, setup.fds.errors,
-                setup.fds.cgroup, setup.control,    setup.cgroupKill};
+  int kept[] = {setup.fds.input, setup.fds.output, setup.fds.errors, setup.fds.cgroup,
+                setup.control,   setup.cgroupKill, setup.lifeline};
   std::sort(std::begin(kept), std::end(kept));
   closeAllExcept(kept);
 }

@@ -46,6 +46,7 @@ struct ReaperSetup {
   int cgroupKill;            // cgroup.kill, or -1.
   const char* cgroupPath;    // Removed at the end, or null.
   uint64_t descriptorLimit;  // Soft, of the agent.
+  int lifeline;              // Held until the end, or -1.
 };
 
 // Tries PR_SET_CHILD_SUBREAPER on the calling process. False where it is refused (qemu-user).
