@@ -114,9 +114,12 @@ struct HelperEntry {
   uint64_t startTicks = 0;
   kj::String bootId;
   kj::Array<kj::byte> serverId;  // Empty until it was linked once.
-  Credential credential;
+  // Null when it cannot be read; `locked` says why.
+  kj::Maybe<Credential> credential;
   uint64_t rotation = 0;  // 0 = the credential is what it was started with.
   kj::String logPath;
+  // Its upstreamCode is credential_unavailable.
+  kj::Maybe<Problem> locked;
 };
 
 // Where a backend writes down such a helper. Promises resolve when the note is durable.
@@ -124,10 +127,11 @@ class HelperBook {
 public:
   virtual ~HelperBook() noexcept(false) = default;
 
-  // The one that takes new work; null = none. A Problem whose upstreamCode is
-  // credential_unavailable: it is there, and what opens it cannot be read.
+  // The one that takes new work; null = none.
   virtual kj::Promise<Result<kj::Maybe<HelperEntry>>> current() = 0;
-  // Before it is started.
+  // Those that did before, and are not removed. Without their credentials.
+  virtual kj::Promise<Result<kj::Vector<HelperEntry>>> draining() = 0;
+  // Before it is started, with its credential. It is the current one from then on.
   virtual kj::Promise<Outcome> add(HelperEntry entry) = 0;
   virtual kj::Promise<Outcome> started(kj::String name, int64_t pid, uint64_t startTicks,
                                        kj::String bootId) = 0;

@@ -71,7 +71,7 @@ public:
       : backend(backend),
         name(kj::str(helper.name)),
         socket(kj::str(helper.endpoint)),
-        key(helper.credential.clone()),
+        key(KJ_ASSERT_NONNULL(helper.credential).clone()),
         keyRotation(helper.rotation),
         identity(kj::heapArray<kj::byte>(helper.serverId)),
         environment(kj::mv(environment)),
@@ -158,6 +158,7 @@ namespace {
 
 constexpr kj::StringPtr DIRECTORY_STEP = "inv.standalone.directory"_kj;
 constexpr kj::StringPtr DIRECTORY = "directory"_kj;
+constexpr kj::StringPtr HELPER = "helper"_kj;  // The detail that names the one of the place.
 constexpr size_t MARK_BYTES = 10;
 
 const InventoryItem* findDirectory(kj::ArrayPtr<const InventoryItem> inventory) {
@@ -167,6 +168,14 @@ const InventoryItem* findDirectory(kj::ArrayPtr<const InventoryItem> inventory) 
   return nullptr;
 }
 
+// Empty: none was ever assigned.
+kj::StringPtr helperOf(const InventoryItem& item) {
+  for (auto& detail: item.details) {
+    if (detail.key == HELPER) return detail.value;
+  }
+  return ""_kj;
+}
+
 PlaceFolder folderOf(const InventoryItem& item) {
   return PlaceFolder{kj::str(item.name), kj::str(item.identity)};
 }
@@ -174,7 +183,8 @@ PlaceFolder folderOf(const InventoryItem& item) {
 }  // namespace
 
 // The folder with its mark: noted before it is made, so nobody else's is ever taken for it.
-kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, InventoryLog& log) {
+kj::Promise<Result<InventoryItem>> StandaloneBackend::ensurePlace(CreateRequest request,
+                                                                  InventoryLog& log) {
   KJ_IF_MAYBE (directory, request.place.directory) {
     auto checked = co_await offload.run<Outcome>(
         [path = kj::str(*directory)]() mutable { return checkGivenWorkspace(kj::mv(path)); });
@@ -200,8 +210,13 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
       return makePlace(kj::mv(folder));
     };
     auto outcome = co_await placeWork.run<Outcome>(kj::str(folder.path), kj::mv(look));
-    if (outcome != nullptr || !finish) co_return kj::mv(outcome);
-    co_return co_await log.confirm(known->seq, kj::str(folder.mark), kj::Array<Label>());
+    if (outcome == nullptr && finish) {
+      outcome = co_await log.confirm(known->seq, kj::str(folder.mark), kj::Array<Label>());
+    }
+    KJ_IF_MAYBE (problem, outcome) {
+      co_return kj::mv(*problem);
+    }
+    co_return known->clone();
   }
   if (request.reuseRequired && request.place.directory == nullptr) {
     co_return Problem(ErrorCode::WORKSPACE_LOST, kj::str("the environment has no workspace yet"))
@@ -217,13 +232,18 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
   item.name = kj::str(folder.path);
   item.identity = kj::str(folder.mark);
   item.state = InventoryItem::State::INTENDED;
-  auto noted = co_await log.intend(kj::mv(item));
+  auto noted = co_await log.intend(item.clone());
   if (noted.is<Problem>()) co_return kj::mv(noted.get<Problem>());
   auto made = co_await placeWork.run<Outcome>(
       kj::str(folder.path),
       [folder = folder.clone()]() mutable { return makePlace(kj::mv(folder)); });
   if (made == nullptr) {
-    co_return co_await log.confirm(noted.get<uint64_t>(), kj::str(folder.mark), kj::Array<Label>());
+    item.seq = noted.get<uint64_t>();
+    KJ_IF_MAYBE (problem,
+                 co_await log.confirm(item.seq, kj::str(folder.mark), kj::Array<Label>())) {
+      co_return kj::mv(*problem);
+    }
+    co_return kj::mv(item);
   }
   // Take back what there may be of it; what cannot be taken back stays noted.
   auto left = co_await placeWork.run<kj::Vector<kj::String>>(
@@ -235,7 +255,47 @@ kj::Promise<Outcome> StandaloneBackend::ensurePlace(CreateRequest request, Inven
              *problem);
     }
   }
-  co_return kj::mv(made);
+  co_return kj::mv(KJ_ASSERT_NONNULL(made));
+}
+
+kj::Maybe<Problem> StandaloneBackend::heldByAnother(const InventoryItem& item) const {
+  // Nothing ever ran in a place that was not complete.
+  if (item.state == InventoryItem::State::INTENDED) return nullptr;
+  auto name = helperOf(item);
+  for (auto& other: otherHelpers) {
+    // One without a note may be of a version that made none.
+    if (name.size() == 0 || other.key == name) return other.value.clone();
+  }
+  return nullptr;
+}
+
+kj::Promise<Outcome> StandaloneBackend::assignHelper(InventoryItem item, InventoryLog& log) {
+  if (heldByAnother(item) != nullptr) {
+    // Unless it has ended meanwhile.
+    KJ_IF_MAYBE (problem, co_await refreshHelpers()) {
+      co_return kj::mv(*problem);
+    }
+    KJ_IF_MAYBE (problem, heldByAnother(item)) {
+      co_return kj::mv(*problem);
+    }
+  }
+  kj::String name;
+  KJ_IF_MAYBE (present, helper) {
+    name = kj::str(present->entry.name);
+  }
+  if (name.size() > 0 && helperOf(item) != name) {
+    auto details = kj::arr(Label{kj::str(HELPER), kj::str(name)});
+    KJ_IF_MAYBE (problem, co_await log.confirm(item.seq, kj::mv(item.identity), kj::mv(details))) {
+      co_return kj::mv(*problem);
+    }
+  }
+  KJ_IF_MAYBE (present, helper) {
+    if (present->entry.name == name) co_return nullptr;
+  }
+  // It ended, and another caller has begun to start the next one, before our turn came.
+  co_return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper ended at once"))
+      .from("agentctl", kj::String())
+      .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
 kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(CreateRequest request,
@@ -249,23 +309,24 @@ kj::Promise<Result<kj::Own<Attachment>>> StandaloneBackend::createInstance(Creat
     workspace = kj::str(*directory);
   }
   Step placing(progress, 0, "Create workspace");
-  KJ_IF_MAYBE (problem, co_await ensurePlace(kj::mv(request), log)) {
+  auto placed = co_await ensurePlace(kj::mv(request), log);
+  KJ_IF_MAYBE (problem, placed.tryGet<Problem>()) {
     placing.failed(*problem);
     co_return kj::mv(*problem);
   }
   placing.done();
 
   Step helping(progress, 1, "Start helper");
-  KJ_IF_MAYBE (problem, co_await ensureHelper()) {
+  auto outcome = co_await ensureHelper();
+  if (outcome == nullptr) {
+    outcome = co_await assignHelper(kj::mv(placed.get<InventoryItem>()), log);
+  }
+  KJ_IF_MAYBE (problem, outcome) {
     helping.failed(*problem);
     co_return kj::mv(*problem);
   }
   helping.done();
-  if (helper != nullptr) co_return attach(kj::mv(path), kj::mv(workspace));
-  // It ended, and another caller has begun to start the next one, before our turn came.
-  co_return Problem(ErrorCode::RUNTIME_UNAVAILABLE, kj::str("the helper ended at once"))
-      .from("agentctl", kj::String())
-      .retryable(RetryHint::SAME_REQUEST_LATER);
+  co_return attach(kj::mv(path), kj::mv(workspace));
 }
 
 // ---- the end
@@ -320,15 +381,7 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, Cleanup
 
 kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
     kj::Array<PlaceRecord> places) {
-  kj::Maybe<Problem> unknown;
-  bool running = false;
-  KJ_IF_MAYBE (present, helper) {
-    running = present->running();
-  }
-  if (!running) {
-    helper = nullptr;
-    unknown = co_await findHelper();
-  }
+  auto unknown = co_await refreshHelpers();
   kj::Vector<Recovered> result(places.size());
   for (auto& place: places) {
     Recovered each;
@@ -337,21 +390,36 @@ kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
     KJ_IF_MAYBE (problem, unknown) {
       each.kind = Recovered::Kind::UNKNOWN;
       each.why = problem->clone();
-    } else if (helper == nullptr || folder == nullptr) {
+    } else if (folder == nullptr) {
       // Nothing can run where no folder was ever noted.
       each.kind = Recovered::Kind::GONE;
     } else {
-      each.kind = Recovered::Kind::ATTACHED;
-      auto path = kj::str(folder->name);
-      auto workspace = kj::str(path, "/workspace");
-      KJ_IF_MAYBE (directory, place.directory) {
-        workspace = kj::str(*directory);
-      }
-      each.attachment = attach(kj::mv(path), kj::mv(workspace));
+      answer(place, *folder, each);
     }
     result.add(kj::mv(each));
   }
   co_return kj::mv(result);
+}
+
+void StandaloneBackend::answer(const PlaceRecord& place, const InventoryItem& folder,
+                               Recovered& result) {
+  KJ_IF_MAYBE (problem, heldByAnother(folder)) {
+    result.kind = Recovered::Kind::UNKNOWN;
+    result.why = kj::mv(*problem);
+    return;
+  }
+  result.kind = Recovered::Kind::GONE;
+  KJ_IF_MAYBE (present, helper) {
+    auto name = helperOf(folder);
+    if (name.size() > 0 && name != present->entry.name) return;
+    auto path = kj::str(folder.name);
+    auto workspace = kj::str(path, "/workspace");
+    KJ_IF_MAYBE (directory, place.directory) {
+      workspace = kj::str(*directory);
+    }
+    result.kind = Recovered::Kind::ATTACHED;
+    result.attachment = attach(kj::mv(path), kj::mv(workspace));
+  }
 }
 
 kj::Own<Attachment> StandaloneBackend::attach(kj::String environment, kj::String workspace) {

@@ -10,6 +10,7 @@
 #include "transport/watched-process.h"
 
 #include <kj/async-io.h>
+#include <kj/map.h>
 
 namespace capstan {
 
@@ -19,6 +20,8 @@ struct StandaloneOptions {
   kj::Array<ProcessVariable> variables;  // Of the daemon, for agents to start from.
   uint64_t agentDescriptors = 1024;      // Soft limit of open descriptors of agents.
   kj::Duration helperStart = 30 * kj::SECONDS;
+  // Of the runs of a helper that died, from TERM to KILL: nothing takes their places before.
+  kj::Duration stopGrace = 10 * kj::SECONDS;
   // How long a helper outlives its daemon's link before it ends its instances and itself; 0 = it
   // does so as long as they live: they belong to the user of the machine.
   kj::Duration unowned = 0 * kj::SECONDS;
@@ -68,21 +71,45 @@ private:
   HelperBook& book;
   StandaloneOptions options;
   kj::Maybe<Helper> helper;
-  kj::Maybe<Problem> startFailure;  // Of the last start.
+  kj::HashMap<kj::String, Problem> otherHelpers;  // That live: why they cannot be used.
+  kj::Maybe<Problem> startFailure;                // Of the last start.
   PlaceQueue placeWork;
+  AsyncLock helperWork;  // Whoever finds, starts or forgets helpers holds it.
   SingleFlight starting;
 
   kj::String environmentDirectory(kj::StringPtr environmentId) const;
-  kj::Promise<Outcome> ensurePlace(CreateRequest request, InventoryLog& log);
+  // The item of the environment's folder, once that stands, as it was noted before: INTENDED if
+  // this call has completed it.
+  kj::Promise<Result<InventoryItem>> ensurePlace(CreateRequest request, InventoryLog& log);
+  // Writes down that the present helper serves the place, whose runs no other one can have.
+  kj::Promise<Outcome> assignHelper(InventoryItem item, InventoryLog& log);
   kj::Promise<Outcome> ensureHelper();
   kj::Promise<void> startHelper();
-  // Takes the helper that is written down for the present one if it runs, and forgets it if it is
-  // certain that it does not. A Problem when that cannot be told.
-  kj::Promise<Outcome> findHelper();
+  // Why the place of the folder `item` is not to be touched: another helper that lives may have
+  // runs in it.
+  kj::Maybe<Problem> heldByAnother(const InventoryItem& item) const;
+  // What recovery says of one place after findHelpers().
+  void answer(const PlaceRecord& place, const InventoryItem& folder, Recovered& result);
+  // findHelpers(), once whoever is at helpers has done.
+  kj::Promise<Outcome> refreshHelpers();
+  // Under `helperWork`: takes the current helper that is written down for the present one if it
+  // runs, and forgets those of which it is certain that they do not. A Problem when that cannot be
+  // told of the current one.
+  kj::Promise<Outcome> findHelpers();
+  // Null when it was forgotten, or is the present one from now on.
+  enum class Role { CURRENT, DRAINING };
+  kj::Promise<Outcome> examine(HelperEntry entry, Role role);
+  Problem outOfReach(const HelperEntry& entry, int64_t pid) const;
   kj::Promise<Outcome> forgetHelper(HelperEntry entry);
+  kj::Promise<Outcome> awaitReapers(kj::String lifeline);
   kj::Promise<Result<kj::Maybe<kj::Own<WatchedProcess>>>> locate(kj::String endpoint,
                                                                  ProcessName name);
   kj::Promise<Outcome> launchHelper(kj::String executable);
+  struct Launched {
+    kj::Own<Child> process;
+    kj::AutoCloseFd address;  // It says there where it listens.
+  };
+  Result<Launched> spawnHelper(kj::String executable, HelperEntry entry);
   kj::Promise<Outcome> awaitHelper(kj::Own<Child> process, kj::AutoCloseFd address,
                                    HelperEntry entry);
   kj::Own<Attachment> attach(kj::String environment, kj::String workspace);

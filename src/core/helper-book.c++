@@ -10,6 +10,8 @@ namespace capstan {
 
 namespace {
 
+constexpr size_t PAGE = 100;
+
 // One row a helper and kind: the kind of a secret's row never changes.
 kj::String secretId(Credential::Kind kind, kj::StringPtr name) {
   return kj::str(kind == Credential::Kind::NONCE ? "nonce-" : "token-", name);
@@ -47,6 +49,22 @@ struct Stored {
   kj::Array<kj::byte> sealed;
 };
 
+// Without its credential.
+HelperEntry entryOf(const ControlServerRecord& record) {
+  auto identity = decodeHex(record.serverId);
+  auto serverId = identity == nullptr ? kj::Array<kj::byte>() : kj::mv(KJ_ASSERT_NONNULL(identity));
+  return HelperEntry{kj::str(record.id),
+                     kj::str(record.endpoint),
+                     record.pid,
+                     record.startTicks,
+                     kj::str(record.bootId),
+                     kj::mv(serverId),
+                     nullptr,
+                     record.rotation,
+                     kj::str(record.logPath),
+                     nullptr};
+}
+
 }  // namespace
 
 kj::Promise<Result<kj::Maybe<HelperEntry>>> StoredHelperBook::current() {
@@ -65,33 +83,45 @@ kj::Promise<Result<kj::Maybe<HelperEntry>>> StoredHelperBook::current() {
   if (read.is<Problem>()) co_return kj::mv(read.get<Problem>());
   KJ_IF_MAYBE (stored, read.get<kj::Maybe<Stored>>()) {
     auto& record = stored->record;
+    auto entry = entryOf(record);
     auto opened = box.open(record.secretId, stored->sealed);
-    if (opened.is<Problem>()) {
-      co_return kj::mv(opened.get<Problem>())
-          .from("agentctl", kj::str(takeover::CREDENTIAL_UNAVAILABLE));
+    KJ_IF_MAYBE (problem, opened.tryGet<Problem>()) {
+      entry.locked = kj::mv(*problem).from("agentctl", kj::str(takeover::CREDENTIAL_UNAVAILABLE));
+    } else {
+      auto kind = record.rotation == 0 ? Credential::Kind::NONCE : Credential::Kind::TOKEN;
+      entry.credential =
+          Credential(kind, kj::heapArray<kj::byte>(opened.get<SecretBytes>().asPtr()));
     }
-    auto kind = record.rotation == 0 ? Credential::Kind::NONCE : Credential::Kind::TOKEN;
-    auto key = kj::heapArray<kj::byte>(opened.get<SecretBytes>().asPtr());
-    auto identity = decodeHex(record.serverId);
-    auto serverId =
-        identity == nullptr ? kj::Array<kj::byte>() : kj::mv(KJ_ASSERT_NONNULL(identity));
-    HelperEntry entry{kj::str(record.id),
-                      kj::str(record.endpoint),
-                      record.pid,
-                      record.startTicks,
-                      kj::str(record.bootId),
-                      kj::mv(serverId),
-                      Credential(kind, kj::mv(key)),
-                      record.rotation,
-                      kj::str(record.logPath)};
     co_return Found(kj::mv(entry));
   }
   co_return Found(nullptr);
 }
 
+kj::Promise<Result<kj::Vector<HelperEntry>>> StoredHelperBook::draining() {
+  auto read = co_await store.read([](Connection& db) -> Result<kj::Vector<ControlServerRecord>> {
+    kj::Vector<ControlServerRecord> all;
+    kj::String after;
+    for (;;) {
+      auto page = ControlServerTable(db).list(after, PAGE);
+      bool last = page.size() < PAGE;
+      for (auto& record: page) {
+        after = kj::str(record.id);
+        if (record.state == ControlServerRecord::State::DRAINING) all.add(kj::mv(record));
+      }
+      if (last) return kj::mv(all);
+    }
+  });
+  if (read.is<Problem>()) co_return kj::mv(read.get<Problem>());
+  kj::Vector<HelperEntry> result;
+  for (auto& record: read.get<kj::Vector<ControlServerRecord>>())
+    result.add(entryOf(record));
+  co_return kj::mv(result);
+}
+
 kj::Promise<Outcome> StoredHelperBook::add(HelperEntry entry) {
-  auto secret = secretRecord(entry.credential.kind(), entry.name, now());
-  auto sealed = box.seal(secret.id, entry.credential.key(), entropy);
+  auto& credential = KJ_REQUIRE_NONNULL(entry.credential, "a new helper's credential is known");
+  auto secret = secretRecord(credential.kind(), entry.name, now());
+  auto sealed = box.seal(secret.id, credential.key(), entropy);
   if (sealed.is<Problem>()) return Outcome(kj::mv(sealed.get<Problem>()));
   ControlServerRecord record;
   record.id = kj::mv(entry.name);

@@ -17,6 +17,7 @@ public:
   KJ_DISALLOW_COPY_AND_MOVE(StoredHelperBook);
 
   kj::Promise<Result<kj::Maybe<HelperEntry>>> current() override;
+  kj::Promise<Result<kj::Vector<HelperEntry>>> draining() override;
   kj::Promise<Outcome> add(HelperEntry entry) override;
   kj::Promise<Outcome> started(kj::String name, int64_t pid, uint64_t startTicks,
                                kj::String bootId) override;

@@ -149,7 +149,7 @@ def raw_octets(world):
     folder = world.run_dir / "capstan"
     floods = [b"\0" * 4096, b"\xff" * 4096, b"GET / HTTP/1.1\r\n\r\n", os.urandom(65536),
               struct.pack("<II", 0xfffffffe, 1), struct.pack("<II", 0, 0x1fffffff) + b"\0" * 65536]
-    for path in sorted(folder.iterdir()):
+    for path in sorted(each for each in folder.iterdir() if each.is_socket()):
         for flood in floods:
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.settimeout(10)

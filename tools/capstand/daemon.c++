@@ -120,6 +120,7 @@ Outcome runDaemon(DaemonOptions options) {
   standaloneOptions.stateDirectory = kj::str(options.stateDirectory);
   standaloneOptions.runtimeDirectory = kj::str(options.helperSocketDirectory);
   standaloneOptions.helperStart = options.limits.deadlines.helperStart;
+  standaloneOptions.stopGrace = options.limits.deadlines.stopGrace;
   standaloneOptions.variables = agentVariables();
   standaloneOptions.agentDescriptors = options.agentDescriptors;
   StoredHelperBook helpers(*store, box, clock, entropy);

@@ -7,10 +7,16 @@ namespace capstan::test {
 namespace {
 
 HelperEntry cloneEntry(const HelperEntry& entry) {
-  return HelperEntry{
-      kj::str(entry.name),      kj::str(entry.endpoint), entry.pid,
-      entry.startTicks,         kj::str(entry.bootId),   kj::heapArray<kj::byte>(entry.serverId),
-      entry.credential.clone(), entry.rotation,          kj::str(entry.logPath)};
+  return HelperEntry{kj::str(entry.name),
+                     kj::str(entry.endpoint),
+                     entry.pid,
+                     entry.startTicks,
+                     kj::str(entry.bootId),
+                     kj::heapArray<kj::byte>(entry.serverId),
+                     entry.credential.map([](const Credential& each) { return each.clone(); }),
+                     entry.rotation,
+                     kj::str(entry.logPath),
+                     nullptr};
 }
 
 }  // namespace
@@ -19,11 +25,28 @@ HelperEntry cloneEntry(const HelperEntry& entry) {
 kj::Promise<Result<kj::Maybe<HelperEntry>>> MemoryBook::current() {
   co_await kj::evalLater([]() {});
   if (written.size() == 0) co_return kj::Maybe<HelperEntry>(nullptr);
-  co_return kj::Maybe<HelperEntry>(cloneEntry(written.back()));
+  auto entry = cloneEntry(written.back());
+  if (isLocked) {
+    entry.credential = nullptr;
+    entry.locked = Problem(ErrorCode::DENIED, kj::str("the secret cannot be opened"))
+                       .from("agentctl", kj::str("credential_unavailable"));
+  }
+  co_return kj::Maybe<HelperEntry>(kj::mv(entry));
+}
+
+kj::Promise<Result<kj::Vector<HelperEntry>>> MemoryBook::draining() {
+  co_await kj::evalLater([]() {});
+  kj::Vector<HelperEntry> result;
+  for (size_t i = 0; i + 1 < written.size(); ++i) {
+    result.add(cloneEntry(written[i]));
+    result.back().credential = nullptr;
+  }
+  co_return kj::mv(result);
 }
 
 kj::Promise<Outcome> MemoryBook::add(HelperEntry entry) {
-  KJ_REQUIRE(entry.name.size() > 0 && entry.endpoint.size() > 0 && entry.pid == 0);
+  KJ_REQUIRE(entry.name.size() > 0 && entry.endpoint.size() > 0 && entry.pid == 0 &&
+             entry.credential != nullptr);
   written.add(kj::mv(entry));
   co_await kj::evalLater([]() {});
   co_return nullptr;
