@@ -64,11 +64,32 @@ private:
 
 uint64_t nowNs();
 
+// Removes an environment with its workspace.
+void removeEnvironment(kj::AsyncIoContext& io, rpc::TaskEnvironment::Client environment);
+
+// A listening unix socket at a path where nothing is.
+kj::AutoCloseFd listenOn(kj::StringPtr path);
+// The process that listens on a unix socket; of a daemon, that daemon.
+pid_t daemonOf(kj::StringPtr socket);
+// The memory of a process that is in RAM.
+uint64_t residentOctets(pid_t process);
+// The folder that a path names a file of; the daemon's own for its socket.
+kj::String folderOf(kj::StringPtr path);
+
 // The measures; each prints its figures. `socket` is the daemon's, for Side::OURS.
 void measureCall(Side side, kj::StringPtr socket, uint32_t count);
 void measureCallsInFlight(Side side, kj::StringPtr socket, uint32_t count);
 void measureOutput(Side side, kj::StringPtr socket, uint64_t octets);
 void measureInput(Side side, kj::StringPtr socket, uint64_t octets);
+// Of these both sides need a daemon's socket: the peer is as large as that daemon, or writes to the
+// same disk.
+void measureLaunch(Side side, kj::StringPtr socket, uint32_t count);
+void measureLaunchNew(Side side, kj::StringPtr socket, uint32_t count);
+void measureConnectionMemory(Side side, kj::StringPtr socket, uint32_t count);
+// Has no peer.
+void measureEnvironmentMemory(kj::StringPtr socket, uint32_t count);
+// Writes files of its own in `folder`.
+void measureStore(Side side, kj::StringPtr folder, uint32_t writers, uint32_t count);
 
 // The processes in the environment: write that many octets to stdout; read stdin to its end.
 void produce(uint64_t octets);

@@ -2,10 +2,15 @@
 
 #include <kj/debug.h>
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
 
 namespace capstan::bench {
 
@@ -71,11 +76,68 @@ rpc::Run::Client OwnEnvironment::launch(kj::ArrayPtr<const kj::StringPtr> words)
   return response.getRun();
 }
 
-void OwnEnvironment::remove() {
+void OwnEnvironment::remove() { removeEnvironment(io, environment); }
+
+void removeEnvironment(kj::AsyncIoContext& io, rpc::TaskEnvironment::Client environment) {
   auto request = environment.cleanupRequest();
   request.setScope(rpc::TaskEnvironment::CleanupScope::ALL);
   auto response = request.send().wait(io.waitScope);
   KJ_REQUIRE(response.getError().getCode() == rpc::ErrorCode::NONE, response.getError());
+}
+
+namespace {
+
+sockaddr_un unixAddress(kj::StringPtr path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  KJ_REQUIRE(path.size() < sizeof(address.sun_path), "too long a path for a socket", path);
+  std::memcpy(address.sun_path, path.begin(), path.size());
+  return address;
+}
+
+kj::AutoCloseFd unixSocket() {
+  int fd;
+  KJ_SYSCALL(fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return kj::AutoCloseFd(fd);
+}
+
+}  // namespace
+
+kj::AutoCloseFd listenOn(kj::StringPtr path) {
+  auto listener = unixSocket();
+  auto address = unixAddress(path);
+  KJ_SYSCALL(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), path);
+  KJ_SYSCALL(listen(listener, SOMAXCONN));
+  return listener;
+}
+
+pid_t daemonOf(kj::StringPtr socket) {
+  auto caller = unixSocket();
+  auto address = unixAddress(socket);
+  KJ_SYSCALL(connect(caller, reinterpret_cast<sockaddr*>(&address), sizeof(address)), socket);
+  ucred peer;
+  socklen_t size = sizeof(peer);
+  KJ_SYSCALL(getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &size));
+  return peer.pid;
+}
+
+uint64_t residentOctets(pid_t process) {
+  auto path = kj::str("/proc/", process, "/statm");
+  int fd;
+  KJ_SYSCALL(fd = open(path.cStr(), O_RDONLY | O_CLOEXEC), path);
+  kj::AutoCloseFd file(fd);
+  char text[256] = {};
+  KJ_SYSCALL(read(file, text, sizeof(text) - 1), path);
+  unsigned long long whole, resident;
+  KJ_REQUIRE(std::sscanf(text, "%llu %llu", &whole, &resident) == 2, path, text);
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+kj::String folderOf(kj::StringPtr path) {
+  KJ_IF_MAYBE (slash, path.findLast('/')) {
+    return kj::heapString(path.slice(0, *slash));
+  }
+  return kj::str(".");
 }
 
 uint64_t nowNs() {
