@@ -2,17 +2,6 @@
 
 namespace capstan {
 
-namespace {
-
-capnp::RemotePromise<rpc::Bootstrap::AuthenticateResults> authenticate(
-    rpc::Bootstrap::Client& entry) {
-  auto request = entry.authenticateRequest();
-  request.initCredential().setPeer();
-  return request.send();
-}
-
-}  // namespace
-
 kj::Promise<kj::Own<ClientConnection>> ClientConnection::connectUnix(kj::AsyncIoContext& io,
                                                                      kj::String path) {
   auto address = co_await io.provider->getNetwork().parseAddress(kj::str("unix:", path));
@@ -26,8 +15,12 @@ kj::Own<ClientConnection> ClientConnection::over(kj::Timer& timer,
 }
 
 ClientConnection::ClientConnection(kj::Own<RpcConnection> connectionParam)
-    : connection(kj::mv(connectionParam)),
-      entry(connection->bootstrap().castAs<rpc::Bootstrap>()),
-      granted(authenticate(entry)) {}
+    : connection(kj::mv(connectionParam)), entry(connection->bootstrap().castAs<rpc::Bootstrap>()) {
+  auto request = entry.authenticateRequest();
+  request.initCredential().setPeer();
+  auto granted = request.send();
+  own = granted.getSupervisor();
+  administration = granted.getAdmin();
+}
 
 }  // namespace capstan

@@ -24,8 +24,8 @@ public:
 
   rpc::Bootstrap::Client bootstrap() { return entry; }
   // Usable at once; their calls fail readably when the daemon does not let us in.
-  rpc::Supervisor::Client supervisor() { return granted.getSupervisor(); }
-  rpc::Admin::Client admin() { return granted.getAdmin(); }
+  rpc::Supervisor::Client supervisor() { return own; }
+  rpc::Admin::Client admin() { return administration; }
 
   // Resolves when the connection is gone.
   kj::Promise<void> onDisconnect() { return connection->onDisconnect(); }
@@ -33,7 +33,9 @@ public:
 private:
   kj::Own<RpcConnection> connection;
   rpc::Bootstrap::Client entry;
-  capnp::RemotePromise<rpc::Bootstrap::AuthenticateResults> granted;
+  // Not the answer that brought them: the daemon would keep it as long as we do.
+  rpc::Supervisor::Client own = nullptr;
+  rpc::Admin::Client administration = nullptr;
 };
 
 }  // namespace capstan
