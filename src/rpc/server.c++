@@ -6,7 +6,7 @@ namespace capstan {
 
 namespace {
 
-// Far above what one machine's people and backends open; each costs about 12 KiB.
+// Far above what one machine's people and backends open; each costs about 25 KiB.
 constexpr uint32_t MOST_CONNECTIONS = 4096;
 
 // Descriptors come back without any event of ours.
@@ -53,19 +53,24 @@ kj::Promise<void> RpcServer::listen(kj::ConnectionReceiver& listener) {
 }
 
 void RpcServer::serve(kj::Own<kj::AsyncIoStream> stream, Peer peer) {
-  connections.add(serveOne(kj::mv(stream), peer));
+  connections.add(kj::evalNow([&]() { return serveOne(kj::mv(stream), peer); }));
 }
 
+// No coroutine: an idle connection is mostly such frames and promises.
 kj::Promise<void> RpcServer::serveOne(kj::Own<kj::AsyncIoStream> stream, Peer peer) {
   ++open;
-  KJ_DEFER(--open);
+  auto counted = kj::defer([this]() { --open; });
   auto connection = RpcConnection::serve(timer, kj::mv(stream), [&](CallMeter& meter) {
     return capnp::Capability::Client(newBootstrapCap(frontend, peer, meter));
   });
-  co_await connection->onDisconnect();
-  KJ_IF_MAYBE (reason, connection->closeReason()) {
-    KJ_LOG(INFO, "connection closed", peer.pid, *reason);
-  }
+  auto& served = *connection;
+  return served.onDisconnect()
+      .then([&served, pid = peer.pid]() {
+        KJ_IF_MAYBE (reason, served.closeReason()) {
+          KJ_LOG(INFO, "connection closed", pid, *reason);
+        }
+      })
+      .attach(kj::mv(connection), kj::mv(counted));
 }
 
 void RpcServer::taskFailed(kj::Exception&& exception) {

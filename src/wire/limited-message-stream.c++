@@ -30,9 +30,13 @@ bool surelyNeitherReturnNorAbort(kj::ArrayPtr<const kj::ArrayPtr<const capnp::wo
 }
 
 // What one read may take, so that a wake-up of a busy stream yields several of its full writes; a
-// message is copied out of it, which costs less than a system call of its own. Untouched memory
-// costs nothing, so a connection that only makes calls holds a page or two of it.
+// message is copied out of it, which costs less than a system call of its own.
 constexpr size_t READ_BUFFER_WORDS = (256 << 10) / sizeof(capnp::word);
+
+// Reading without a buffer costs a second system call a message and holds nothing in between. Who
+// sends one message of this size, or this many, sends more.
+constexpr uint64_t BUSY_OCTETS = 4 << 10;
+constexpr uint32_t BUSY_MESSAGES = 64;
 
 }  // namespace
 
@@ -60,7 +64,8 @@ LimitedMessageStream::LimitedMessageStream(kj::Timer& timer, kj::AsyncIoStream& 
     : timer(timer),
       limits(limits),
       calls(kj::refcounted<CallMeter>(limits)),
-      inner(stream, capnp::IncomingRpcMessage::getShortLivedCallback(), READ_BUFFER_WORDS) {
+      stream(stream),
+      plain(stream) {
   auto paf = kj::newPromiseAndFulfiller<void>();
   readingEnded = kj::mv(paf.promise);
   endReading = kj::mv(paf.fulfiller);
@@ -90,7 +95,11 @@ kj::Promise<kj::Maybe<capnp::MessageReaderAndFds>> LimitedMessageStream::readOne
     kj::ArrayPtr<kj::AutoCloseFd> fdSpace, capnp::ReaderOptions options,
     kj::ArrayPtr<capnp::word> scratch) {
   using Read = kj::Maybe<capnp::MessageReaderAndFds>;
-  return inner.tryReadMessage(fdSpace, options, scratch)
+  capnp::MessageStream* inner = &plain;
+  KJ_IF_MAYBE (present, buffered) {
+    inner = present;
+  }
+  return inner->tryReadMessage(fdSpace, options, scratch)
       .then(
           [guard = ReadGuard(*this)](Read&& read) mutable -> Read {
             auto& self = guard.done();
@@ -112,8 +121,16 @@ kj::Promise<kj::Maybe<capnp::MessageReaderAndFds>> LimitedMessageStream::readOne
           });
 }
 
+// A message has just been read, so nothing of the next one is held anywhere.
+void LimitedMessageStream::useBufferWhenBusy(uint64_t octets) {
+  if (buffered != nullptr) return;
+  if (++messagesRead < BUSY_MESSAGES && octets < BUSY_OCTETS) return;
+  buffered.emplace(stream, capnp::IncomingRpcMessage::getShortLivedCallback(), READ_BUFFER_WORDS);
+}
+
 void LimitedMessageStream::received(capnp::MessageReader& reader) {
   auto message = reader.getRoot<capnp::rpc::Message>();
+  useBufferWhenBusy(reader.sizeInWords() * sizeof(capnp::word));  // Only after getRoot().
   CallMeter::Question question;
   uint32_t id;
   switch (message.which()) {
@@ -165,7 +182,7 @@ void LimitedMessageStream::sending(kj::ArrayPtr<const kj::ArrayPtr<const capnp::
 kj::Promise<void> LimitedMessageStream::writeMessage(
     kj::ArrayPtr<const int> fds, kj::ArrayPtr<const kj::ArrayPtr<const capnp::word>> segments) {
   sending(segments);
-  return inner.writeMessage(fds, segments);
+  return plain.writeMessage(fds, segments);
 }
 
 kj::Promise<void> LimitedMessageStream::writeMessages(
@@ -173,14 +190,14 @@ kj::Promise<void> LimitedMessageStream::writeMessages(
   for (auto& segments: messages) {
     sending(segments);
   }
-  return inner.writeMessages(messages);
+  return plain.writeMessages(messages);
 }
 
 kj::Maybe<int> LimitedMessageStream::getSendBufferSize() {
   return static_cast<int>(limits.streamWindowOctets);
 }
 
-kj::Promise<void> LimitedMessageStream::end() { return inner.end(); }
+kj::Promise<void> LimitedMessageStream::end() { return plain.end(); }
 
 void LimitedMessageStream::ended(kj::StringPtr why) {
   if (reason == nullptr) reason = kj::heapString(why);

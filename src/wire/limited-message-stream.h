@@ -11,7 +11,8 @@ namespace capstan {
 
 // Reads and writes RPC messages on `stream`. Counts unanswered calls in a CallMeter, hands over at
 // most limits.messagesPerTurn messages before other I/O gets its turn, and never stops reading
-// because of a count. Excess fails the read with an *overloaded* exception, upon which Cap'n
+// because of a count. A connection gets a read buffer when it has shown that it needs one, so that
+// an idle one is small. Excess fails the read with an *overloaded* exception, upon which Cap'n
 // Proto sends an abort with the same text and closes. `timer` and `stream` must outlive it.
 class LimitedMessageStream final: public capnp::MessageStream {
 public:
@@ -51,7 +52,10 @@ private:
   kj::Timer& timer;
   const RpcLimits limits;
   kj::Own<CallMeter> calls;
-  capnp::BufferedMessageStream inner;
+  kj::AsyncIoStream& stream;
+  capnp::AsyncIoMessageStream plain;
+  kj::Maybe<capnp::BufferedMessageStream> buffered;  // Reads, once there is much to read.
+  uint32_t messagesRead = 0;
   kj::Function<uint64_t()> queuedOctets = []() -> uint64_t { return 0; };
   uint32_t inTurn = 0;
   kj::String reason;
@@ -62,6 +66,7 @@ private:
                                                              capnp::ReaderOptions options,
                                                              kj::ArrayPtr<capnp::word> scratch);
   void received(capnp::MessageReader& reader);
+  void useBufferWhenBusy(uint64_t octets);
   void sending(kj::ArrayPtr<const kj::ArrayPtr<const capnp::word>> segments);
   void ended(kj::StringPtr why);
 };

@@ -268,6 +268,26 @@ TEST_CASE("messages above the traversal limit are refused, long replies are not"
   auto refused = tooBig.send().ignoreResult();
   settle(loop);
   CHECK_THROWS(refused.wait(loop.waitScope));
+  CHECK(text(pair.server->closeReason()).find("too large") != std::string::npos);
+}
+
+TEST_CASE("a connection that has become busy reads the same and refuses the same") {
+  Loop loop;
+  ProbeState state;
+  ProbePair pair(loop.timer, state);
+  // More than what is read without a buffer.
+  for (int i = 0; i < 100; ++i) {
+    auto request = pair.process.bigRequest();
+    request.setOctets(i);
+    auto reply = request.send();
+    settle(loop);
+    REQUIRE(reply.wait(loop.waitScope).getBytes().size() == static_cast<size_t>(i));
+  }
+  auto tooBig = pair.process.holdRequest();
+  tooBig.initBytes((1 << 20) + 8);
+  auto refused = tooBig.send().ignoreResult();
+  settle(loop);
+  CHECK_THROWS(refused.wait(loop.waitScope));
   CHECK(text(pair.server->closeReason()).find("exceeds size limit") != std::string::npos);
 }
 
