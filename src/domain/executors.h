@@ -15,4 +15,8 @@ inline constexpr kj::StringPtr RUNTIMES[] = {"standalone"_kj, "docker"_kj, "ssh"
 // refused with the known ones: work meant for isolation never falls back to the host.
 Result<kj::StringPtr> runtimeOf(kj::StringPtr executorType);
 
+// The executor type that a runtime stands for when nothing else is known: of several the one that
+// needs no further configuration. Unknown runtimes are refused with the known ones.
+Result<kj::StringPtr> executorTypeOf(kj::StringPtr runtime);
+
 }  // namespace capstan

@@ -27,4 +27,24 @@ TEST_CASE("an unknown executor type never falls back to the host") {
   }
 }
 
+TEST_CASE("every runtime has an executor type, which has that runtime") {
+  for (auto runtime: RUNTIMES) {
+    INFO(runtime.cStr());
+    auto type = executorTypeOf(runtime).get<kj::StringPtr>();
+    CHECK(runtimeOf(type).get<kj::StringPtr>() == runtime);
+  }
+  CHECK(executorTypeOf("docker").get<kj::StringPtr>() == "local_docker");
+  CHECK(executorTypeOf("standalone").get<kj::StringPtr>() == "local_pc");
+}
+
+TEST_CASE("an unknown runtime has no executor type") {
+  for (auto runtime: {"", "local_pc", "fake", "Docker"}) {
+    auto refused = executorTypeOf(runtime);
+    REQUIRE(refused.is<Problem>());
+    CHECK(refused.get<Problem>().code == ErrorCode::INVALID_ARGUMENT);
+    CHECK(refused.get<Problem>().hint ==
+          "known runtimes: standalone, docker, ssh, kubernetes, sprites");
+  }
+}
+
 }  // namespace capstan
