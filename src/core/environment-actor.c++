@@ -173,12 +173,19 @@ kj::Promise<Outcome> EnvironmentActor::ready() {
 
 // Belongs to the single flight, hence to this object: whoever asked may go.
 kj::Promise<void> EnvironmentActor::bringUp() {
-  flightStops = stops;
   lastError = nullptr;
   progress.begin();
   setState(EnvironmentState::PREPARING);
   // An exception must not leave it preparing for ever.
-  auto outcome = co_await reach().catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
+  Outcome outcome;
+  bool again = false;
+  do {
+    flightStops = stops;
+    outcome = co_await reach().catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
+    again = current == EnvironmentState::STOPPING || current == EnvironmentState::STOPPED;
+    if (again) co_await stopLateCompute();
+    // Whoever came after the stop wants it up again.
+  } while (again && current == EnvironmentState::PREPARING);
   EnvironmentLedger::Change change;
   change.workspace = kj::str(row.workspace);
   kj::Vector<PrepareStep> steps;
@@ -217,7 +224,7 @@ Problem creationFailure(Problem problem) {
 }  // namespace
 
 kj::Promise<Outcome> EnvironmentActor::reach() {
-  KJ_IF_MAYBE (problem, co_await attach()) {
+  KJ_IF_MAYBE (problem, co_await attach(services.limits.deadlines.launch)) {
     co_return kj::mv(*problem);
   }
   if (stops != flightStops) {
@@ -226,14 +233,44 @@ kj::Promise<Outcome> EnvironmentActor::reach() {
   co_return co_await prepare();
 }
 
-kj::Promise<Outcome> EnvironmentActor::attach() {
+kj::Promise<void> EnvironmentActor::stopLateCompute() {
+  auto found = backend();
+  if (attachment == nullptr || found.is<Problem>()) co_return;
+  auto report = co_await stopCompute(*found.get<Backend*>(), StopMode::GRACEFUL, false)
+                    .catch_([](kj::Exception&& e) { return StopReport{false, asProblem(e)}; });
+  KJ_IF_MAYBE (problem, report.problem) {
+    KJ_LOG(WARNING, "a stopped environment's compute may run on", row.id, *problem);
+  }
+}
+
+kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   auto found = backend();
   if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
   CreateRequest request;
   request.place = place();
   request.taskTitle = kj::str(row.spec.title);
   request.reuseRequired = row.spec.workspace.reuseRequired;
-  auto made = co_await found.get<Backend*>()->createInstance(kj::mv(request), progress, *ledger);
+  kj::Maybe<Result<kj::Own<Attachment>>> answer;
+  auto creating = found.get<Backend*>()
+                      ->createInstance(kj::mv(request), progress, *ledger)
+                      .then([&answer](auto&& result) { answer = kj::mv(result); });
+  auto abandoned = kj::newPromiseAndFulfiller<void>();
+  abandonCreating = kj::mv(abandoned.fulfiller);
+  auto waited =
+      co_await within(services.timer, limit, creating.exclusiveJoin(kj::mv(abandoned.promise)));
+  abandonCreating = nullptr;
+  if (answer == nullptr) {
+    // What was made is noted, or will be in a moment: the next call finds it.
+    co_await ledger->settled();
+    if (waited == Waited::DONE) {
+      co_return creationFailure(
+          Problem(ErrorCode::CANCELLED, kj::str("it was given up while it went on")));
+    }
+    co_return creationFailure(
+        Problem(ErrorCode::TIMEOUT, kj::str("it took longer than ", limit / kj::SECONDS, " s"))
+            .retryable(RetryHint::SAME_REQUEST_LATER));
+  }
+  auto& made = KJ_ASSERT_NONNULL(answer);
   if (made.is<Problem>()) co_return creationFailure(kj::mv(made.get<Problem>()));
   auto reached = kj::mv(made.get<kj::Own<Attachment>>());
   auto opened = co_await links.get(*reached);
@@ -292,6 +329,9 @@ Outcome EnvironmentActor::refuseNew() const {
     return Problem(ErrorCode::SHUTTING_DOWN, kj::str("the daemon is ending"))
         .retryable(RetryHint::SAME_REQUEST_LATER);
   }
+  // Before anything is begun, and whatever the state: without its runtime nothing will be known.
+  auto runtime = backend();
+  if (runtime.is<Problem>()) return kj::mv(runtime.get<Problem>());
   if (isUnsettled()) return unsettledProblem();
   if (current == EnvironmentState::STOPPING) {
     return Problem(ErrorCode::WRONG_STATE, kj::str("the environment is being stopped"))

@@ -35,6 +35,8 @@ public:
   kj::StringPtr executorType() const { return row.executorType; }
   kj::StringPtr runtime() const { return row.runtime; }
   kj::StringPtr profileId() const { return row.profileId; }
+  // Where it was last; empty while it has never been up.
+  kj::StringPtr workspace() const { return row.workspace; }
   EnvironmentState state() const { return current; }
   // True once cleaned up completely: the supervisor forgets it.
   bool isGone() const { return gone; }
@@ -144,6 +146,7 @@ private:
   kj::HashMap<kj::String, kj::TimePoint> execRequests;
   uint32_t launching = 0;
   uint32_t execing = 0;
+  kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> abandonCreating;     // Null: nothing is created.
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> interruptPreparing;  // Null: nothing is prepared.
   kj::Maybe<kj::Function<void(EnvironmentActor&)>> recoverer;
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> settle;
@@ -154,9 +157,9 @@ private:
 
   SingleFlight bringingUp;
   AsyncLock ending;  // stop, cleanUp and recovery take turns.
-  AsyncLock makingWaits;
   // Last: no task outlives what it uses. None holds a reference to this, which would be a cycle.
   kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
+  SingleFlight idle;   // Of all who wait until `making` is empty.
   kj::TaskSet tasks;
 
   // What is shown at once, because work is being done; durable states go through conclude().
@@ -169,7 +172,13 @@ private:
   kj::Promise<void> bringUp();
   // The place with its helper, then what belongs into it.
   kj::Promise<Outcome> reach();
-  kj::Promise<Outcome> attach();
+  kj::Promise<Outcome> attach(kj::Duration limit);
+  // The compute that came up after a stop, which could not know of it.
+  kj::Promise<void> stopLateCompute();
+  kj::Promise<StopReport> stopCompute(Backend& backend, StopMode mode, bool agentStopFailed);
+  // For those after whom nothing may be made any more: a bring-up may end its step, for a while;
+  // then it is left where it is, with its notes.
+  kj::Promise<void> settleMaking();
   // Repositories and prepare script, inside the place that was reached.
   kj::Promise<Outcome> prepare();
   kj::Promise<Outcome> runCleanup();
@@ -183,6 +192,9 @@ private:
     KJ_IF_MAYBE (fulfiller, interruptPreparing) {
       (*fulfiller)->fulfill();
     }
+  }
+  bool isPreparing() const {
+    return current == EnvironmentState::PREPARING && bringingUp.running();
   }
   // Up and linked, or why not.
   kj::Promise<Outcome> ready();
@@ -199,7 +211,6 @@ private:
   void checkLink();
   Outcome refuseUnsettled() const;
   Problem unsettledProblem() const;
-  kj::Promise<void> makingEnds();
   kj::Promise<Outcome> takeBackOne(kj::Own<SessionActor> session, InstanceReport report);
   kj::Promise<void> discardStray(kj::String instanceId);
   kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,

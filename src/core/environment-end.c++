@@ -114,11 +114,7 @@ kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode
   if (attachment != nullptr) {
     auto found = backend();
     if (found.is<Backend*>()) {
-      StopRequest request;
-      request.mode = mode;
-      request.agentStopFailed = problems.size() > 0;
-      request.deadline = services.limits.deadlines.cleanup;
-      auto report = co_await found.get<Backend*>()->stopInstance(place(), kj::mv(request));
+      auto report = co_await stopCompute(*found.get<Backend*>(), mode, problems.size() > 0);
       KJ_IF_MAYBE (problem, report.problem) {
         problems.add(kj::mv(*problem));
       }
@@ -132,6 +128,26 @@ kj::Promise<void> EnvironmentActor::stopInTurn(kj::Duration grace, StopMode mode
     problems.add(kj::mv(*problem));
   }
   checkLink();
+}
+
+kj::Promise<StopReport> EnvironmentActor::stopCompute(Backend& backend, StopMode mode,
+                                                      bool agentStopFailed) {
+  StopRequest request;
+  request.mode = mode;
+  request.agentStopFailed = agentStopFailed;
+  request.deadline = services.limits.deadlines.cleanup;
+  return backend.stopInstance(place(), kj::mv(request));
+}
+
+kj::Promise<void> EnvironmentActor::settleMaking() {
+  auto grace = services.limits.deadlines.stopGrace;
+  if (co_await within(services.timer, grace, bringingUp.settled()) == Waited::TOO_LATE) {
+    KJ_IF_MAYBE (fulfiller, abandonCreating) {
+      (*fulfiller)->fulfill();
+    }
+    co_await bringingUp.settled();
+  }
+  co_await idle.run([this]() { return making.onEmpty(); });
 }
 
 kj::Promise<CleanupReport> EnvironmentActor::cleanUp(CleanupScope scope) {
@@ -243,7 +259,11 @@ kj::Promise<void> EnvironmentActor::concludeCleanup(CleanupScope scope, CleanupR
   change.lastError = lastError.map([](const Problem& problem) { return problem.clone(); });
   auto next = KJ_ASSERT_NONNULL(change.state);
   KJ_IF_MAYBE (problem, co_await ledger->change(kj::mv(change))) {
-    KJ_LOG(ERROR, "cannot write down how a clean-up ended", row.id, *problem);
+    if (closing) {
+      KJ_LOG(INFO, "a clean-up is left to the next start", row.id, *problem);
+    } else {
+      KJ_LOG(ERROR, "cannot write down how a clean-up ended", row.id, *problem);
+    }
   }
   setState(next);
 }
@@ -257,8 +277,7 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
 
   // What is on its way must not make anything after the removal: a bring-up ends its step, launches
   // and execs unwind.
-  co_await bringingUp.settled();
-  co_await makingEnds();
+  co_await settleMaking();
 
   if (scope != CleanupScope::COMPUTE) {
     progress.begin();
@@ -296,11 +315,6 @@ kj::Promise<void> EnvironmentActor::removeEach(CleanupScope scope, CleanupReport
     report.leftovers.add(kj::mv(line));
 }
 
-// kj lets only one at a time wait for a task set.
-kj::Promise<void> EnvironmentActor::makingEnds() {
-  return makingWaits.with([this]() { return making.onEmpty(); });
-}
-
 kj::Promise<void> EnvironmentActor::expireLogs(UnixMs before) {
   auto self = kj::addRef(*this);
   kj::Vector<kj::Own<SessionActor>> all;
@@ -322,8 +336,7 @@ kj::Promise<void> EnvironmentActor::close() {
   for (auto& process: ephemeral)
     ends.add(discardQuietly(kj::mv(process)).ignoreResult());
   co_await kj::joinPromises(ends.releaseAsArray());
-  co_await bringingUp.settled();
-  co_await makingEnds();
+  co_await settleMaking();
 }
 
 }  // namespace capstan

@@ -195,7 +195,7 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::launch(LaunchSpec l
 
   auto waited = co_await within(services.timer, limit, work->finished.addBranch());
   if (waited == Waited::TOO_LATE) {
-    if (bringingUp.running()) co_return preparing();
+    if (isPreparing()) co_return preparing();
     co_return Problem(ErrorCode::TIMEOUT, kj::str("the launch took longer than its deadline of ",
                                                   limit / kj::MILLISECONDS, " ms"))
         .retryable(RetryHint::SAME_REQUEST_LATER);
@@ -376,7 +376,7 @@ kj::Promise<Result<kj::Own<ExecProcess>>> EnvironmentActor::exec(LaunchSpec laun
       co_await within(services.timer, limit,
                       pair.promise.then([&result](auto&& answer) { result = kj::mv(answer); }));
   if (waited == Waited::TOO_LATE) {
-    if (bringingUp.running()) co_return preparing();
+    if (isPreparing()) co_return preparing();
     co_return Problem(ErrorCode::TIMEOUT, kj::str("the exec took longer than its deadline of ",
                                                   limit / kj::MILLISECONDS, " ms"))
         .retryable(RetryHint::SAME_REQUEST_LATER);

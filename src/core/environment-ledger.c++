@@ -1,5 +1,6 @@
 #include "core/environment-ledger.h"
 
+#include "base/async.h"
 #include "domain/outcomes.h"
 #include "store/environment-table.h"
 #include "store/inventory-table.h"
@@ -7,6 +8,8 @@
 #include "store/run-table.h"
 #include "store/running-record-table.h"
 #include "store/session-table.h"
+
+#include <kj/debug.h>
 
 namespace capstan {
 
@@ -38,7 +41,8 @@ EnvironmentLedger::EnvironmentLedger(Services& services, kj::String environmentI
     : services(services),
       id(kj::mv(environmentId)),
       runtime(kj::mv(runtime)),
-      items(kj::mv(inventory)) {}
+      items(kj::mv(inventory)),
+      notes(*this) {}
 
 EnvironmentLedger::~EnvironmentLedger() noexcept(false) {}
 
@@ -100,8 +104,26 @@ kj::Vector<InventoryItem> EnvironmentLedger::inventory() const {
   return result;
 }
 
+// Memory follows what is written, whether or not the caller waits for it.
+template <typename T>
+kj::Promise<T> EnvironmentLedger::noted(kj::Promise<T> work) {
+  auto pair = kj::newPromiseAndFulfiller<T>();
+  notes.add(deliver(kj::mv(work), kj::mv(pair.fulfiller)));
+  return kj::mv(pair.promise);
+}
+
 kj::Promise<Result<uint64_t>> EnvironmentLedger::intend(InventoryItem item) {
-  auto self = kj::addRef(*this);
+  return noted(intendNow(kj::mv(item)));
+}
+
+kj::Promise<Outcome> EnvironmentLedger::confirm(uint64_t seq, kj::String identity,
+                                                kj::Array<Label> details) {
+  return noted(confirmNow(seq, kj::mv(identity), kj::mv(details)));
+}
+
+kj::Promise<Outcome> EnvironmentLedger::forget(uint64_t seq) { return noted(forgetNow(seq)); }
+
+kj::Promise<Result<uint64_t>> EnvironmentLedger::intendNow(InventoryItem item) {
   item.environmentId = kj::str(id);
   item.runtime = kj::str(runtime);
   auto at = services.now();
@@ -115,9 +137,8 @@ kj::Promise<Result<uint64_t>> EnvironmentLedger::intend(InventoryItem item) {
   co_return kj::mv(written);
 }
 
-kj::Promise<Outcome> EnvironmentLedger::confirm(uint64_t seq, kj::String identity,
-                                                kj::Array<Label> details) {
-  auto self = kj::addRef(*this);
+kj::Promise<Outcome> EnvironmentLedger::confirmNow(uint64_t seq, kj::String identity,
+                                                   kj::Array<Label> details) {
   auto at = services.now();
   auto copied = KJ_MAP(each, details) { return Label{kj::str(each.key), kj::str(each.value)}; };
   auto written = co_await services.store.write(
@@ -136,8 +157,7 @@ kj::Promise<Outcome> EnvironmentLedger::confirm(uint64_t seq, kj::String identit
   co_return kj::mv(written);
 }
 
-kj::Promise<Outcome> EnvironmentLedger::forget(uint64_t seq) {
-  auto self = kj::addRef(*this);
+kj::Promise<Outcome> EnvironmentLedger::forgetNow(uint64_t seq) {
   auto written = co_await services.store.write(
       [id = kj::str(id), seq](Connection& db) { return InventoryTable(db).remove(id, seq); });
   if (written == nullptr) {
@@ -148,6 +168,10 @@ kj::Promise<Outcome> EnvironmentLedger::forget(uint64_t seq) {
     items = kj::mv(rest);
   }
   co_return kj::mv(written);
+}
+
+void EnvironmentLedger::taskFailed(kj::Exception&& exception) {
+  KJ_LOG(ERROR, "a note of an environment failed", id, exception);
 }
 
 // ---- its sessions

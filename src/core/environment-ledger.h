@@ -12,7 +12,9 @@ namespace capstan {
 // and runs. Every promise resolves when its change is durable, in the order of the calls; a Problem
 // is the store's and nothing of the change is stored then. Dropping a promise leaves the change to
 // happen. Counted: sessions write through it too.
-class EnvironmentLedger final: public kj::Refcounted, public InventoryLog {
+class EnvironmentLedger final: public kj::Refcounted,
+                               public InventoryLog,
+                               private kj::TaskSet::ErrorHandler {
 public:
   // Services outlive it.
   EnvironmentLedger(Services& services, kj::String environmentId, kj::String runtime,
@@ -45,6 +47,9 @@ public:
   kj::Promise<Outcome> confirm(uint64_t seq, kj::String identity,
                                kj::Array<Label> details) override;
   kj::Promise<Outcome> forget(uint64_t seq) override;
+  // Resolves when every note is in inventory() or refused, also those whose caller has gone. One
+  // caller at a time.
+  kj::Promise<void> settled() { return notes.onEmpty(); }
 
   // ---- its sessions
 
@@ -62,6 +67,14 @@ private:
   kj::String id;
   kj::String runtime;
   kj::Vector<InventoryItem> items;
+  kj::TaskSet notes;  // Last. None holds a reference to this.
+
+  template <typename T>
+  kj::Promise<T> noted(kj::Promise<T> work);
+  kj::Promise<Result<uint64_t>> intendNow(InventoryItem item);
+  kj::Promise<Outcome> confirmNow(uint64_t seq, kj::String identity, kj::Array<Label> details);
+  kj::Promise<Outcome> forgetNow(uint64_t seq);
+  void taskFailed(kj::Exception&& exception) override;
 };
 
 }  // namespace capstan

@@ -100,7 +100,7 @@ kj::Promise<Outcome> EnvironmentActor::runCleanup() {
     linked = attachment != nullptr && !(*present)->isLost();
   }
   if (!linked) {
-    KJ_IF_MAYBE (problem, co_await attach()) {
+    KJ_IF_MAYBE (problem, co_await attach(services.limits.deadlines.cleanup)) {
       co_return kj::mv(*problem);
     }
   }

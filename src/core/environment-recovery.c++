@@ -68,6 +68,8 @@ bool EnvironmentActor::isUnsettled() const {
 
 kj::Promise<void> EnvironmentActor::unreachable(kj::Maybe<Problem> why) {
   if (!isUnsettled()) return kj::READY_NOW;
+  auto found = backend();
+  if (found.is<Problem>()) why = kj::mv(found.get<Problem>());
   // Nothing may be replaced: what runs there may go on running.
   KJ_IF_MAYBE (problem, why) {
     bool same = false;
