@@ -10,16 +10,33 @@ void RuntimeRegistry::add(Backend& backend) {
   byName.upsert(kj::str(backend.name()), &backend,
                 [](Backend*& old, Backend*&& next) { old = next; });
   KJ_LOG(INFO, "registered runtime", backend.name());
+  for (auto& fulfiller: waiting)
+    fulfiller->fulfill();
+  waiting.clear();
 }
 
-Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime, kj::StringPtr executorType) const {
+kj::Promise<void> RuntimeRegistry::onAdd() {
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  waiting.add(kj::mv(pair.fulfiller));
+  return kj::mv(pair.promise);
+}
+
+Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime) const {
   KJ_IF_MAYBE (backend, byName.find(runtime)) {
     return *backend;
   }
   return Problem(ErrorCode::RUNTIME_UNAVAILABLE,
+                 kj::str("runtime \"", runtime, "\" not registered"))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
+
+Result<Backend*> RuntimeRegistry::find(kj::StringPtr runtime, kj::StringPtr executorType) const {
+  auto found = find(runtime);
+  if (found.is<Backend*>()) return found.get<Backend*>();
+  return Problem(ErrorCode::RUNTIME_UNAVAILABLE,
                  kj::str("runtime \"", runtime, "\" not available for executor type \"",
                          executorType, "\""))
-      .because(kj::str("runtime \"", runtime, "\" not registered"))
+      .because(kj::mv(found.get<Problem>().message))
       .advise(kj::str("Runtime '", runtime,
                       "' is not available. Enable it in configuration or change the task's "
                       "executor."))
@@ -33,16 +50,20 @@ kj::Vector<Backend*> RuntimeRegistry::list() const {
   return result;
 }
 
+kj::Promise<Health> RuntimeRegistry::healthOf(Backend& backend) {
+  return kj::evalNow([&]() { return backend.healthCheck(); }).catch_([](kj::Exception&& e) {
+    Health health;
+    health.reason = asProblem(e);
+    return health;
+  });
+}
+
 kj::Promise<kj::Vector<RuntimeRegistry::Checked>> RuntimeRegistry::healthCheckAll() const {
   kj::Vector<kj::String> names;
   kj::Vector<kj::Promise<Health>> checks;
   for (auto* backend: list()) {
     names.add(kj::str(backend->name()));
-    checks.add(kj::evalNow([&]() { return backend->healthCheck(); }).catch_([](kj::Exception&& e) {
-      Health health;
-      health.reason = asProblem(e);
-      return health;
-    }));
+    checks.add(healthOf(*backend));
   }
   auto healths = co_await kj::joinPromises(checks.releaseAsArray());
   kj::Vector<Checked> result(names.size());
@@ -69,9 +90,10 @@ kj::Promise<RuntimeRegistry::AllRecovered> RuntimeRegistry::recoverAll(
   kj::Vector<kj::String> names;
   kj::Vector<kj::Promise<Answer>> asked;
   for (auto& each: places) {
-    auto type = kj::StringPtr("");
-    auto found = find(each.runtime, type);
+    auto found = find(each.runtime);
     if (found.is<Problem>()) {
+      KJ_LOG(WARNING, "a runtime could not recover its environments", each.runtime,
+             found.get<Problem>());
       result.failures.add(Failure{kj::mv(each.runtime), kj::mv(found.get<Problem>())});
       continue;
     }

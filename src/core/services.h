@@ -21,14 +21,19 @@ class RuntimeRegistry {
 public:
   // The same name replaces the earlier entry.
   void add(Backend& backend);
-  // runtimeUnavailable with the founding text when there is none by that name.
+  // runtimeUnavailable when there is none by that name.
+  Result<Backend*> find(kj::StringPtr runtime) const;
+  // Likewise, in the words for whoever wants an executor of that type.
   Result<Backend*> find(kj::StringPtr runtime, kj::StringPtr executorType) const;
   bool has(kj::StringPtr runtime) const { return byName.find(runtime) != nullptr; }
+  // Resolves with the next add().
+  kj::Promise<void> onAdd();
   // In order of their names.
   kj::Vector<Backend*> list() const;
 
-  // Every runtime's health by its name; one that fails by an exception is unhealthy for it, and
-  // none keeps the others from being asked.
+  // One runtime's health; one that fails by an exception is unhealthy for it. Never rejects.
+  static kj::Promise<Health> healthOf(Backend& backend);
+  // Every runtime's health by its name; none keeps the others from being asked.
   struct Checked {
     kj::String runtime;
     Health health;
@@ -54,6 +59,7 @@ public:
 
 private:
   kj::TreeMap<kj::String, Backend*> byName;
+  kj::Vector<kj::Own<kj::PromiseFulfiller<void>>> waiting;
 };
 
 class StoredHelperBook;

@@ -160,12 +160,47 @@ kj::Promise<Outcome> takeBack(HelperLinks& links, kj::Own<EnvironmentActor> envi
                                            kj::mv(listed.get<kj::Array<InstanceReport>>()));
 }
 
-// Null when it was never asked for, by whoever answers.
-kj::Maybe<Recovered> answerFor(RuntimeRegistry::AllRecovered& all, kj::StringPtr environmentId) {
-  for (auto& each: all.places) {
-    if (each.environmentId == environmentId) return kj::mv(each);
+// What a runtime says of an environment, when that can be believed: else it cannot be told.
+Recovered believed(Recovered answer, const EnvironmentActor& environment) {
+  auto doubt = [&](kj::StringPtr why) {
+    answer.kind = Recovered::Kind::UNKNOWN;
+    answer.attachment = nullptr;
+    answer.why = Problem(ErrorCode::OWNERSHIP_MISMATCH, kj::str("the runtime's answer is not used"))
+                     .because(kj::str(why))
+                     .retryable(RetryHint::SAME_REQUEST_LATER);
+  };
+  KJ_IF_MAYBE (attachment, answer.attachment) {
+    // Two mixed up would make a session's processes look lost, and put new ones into another
+    // task's files.
+    auto known = environment.workspace();
+    if (answer.kind != Recovered::Kind::ATTACHED) {
+      doubt("it cannot be reached, and here is a way to it");
+    } else if (known.size() > 0 && (*attachment)->workspace() != known) {
+      doubt("it leads to another workspace");
+    }
+  } else if (answer.kind == Recovered::Kind::ATTACHED) {
+    doubt("it can be reached, and there is no way to it");
   }
-  return nullptr;
+  return answer;
+}
+
+Recovered answerFor(RuntimeRegistry::AllRecovered& all, size_t place,
+                    const EnvironmentActor& environment) {
+  auto answers = all.places.asPtr();
+  auto isOf = [&](const Recovered& each) { return each.environmentId == environment.id(); };
+  // Answers come in the order of the places, from a runtime that keeps to it.
+  if (place < answers.size() && isOf(answers[place])) {
+    return believed(kj::mv(answers[place]), environment);
+  }
+  for (auto& each: answers) {
+    if (isOf(each)) return believed(kj::mv(each), environment);
+  }
+  Recovered none;
+  none.why = Problem(ErrorCode::INTERNAL, kj::str("the runtime gave no answer for it"))
+                 .retryable(RetryHint::SAME_REQUEST_LATER);
+  for (auto& failure: all.failures)
+    none.why = failure.problem.clone();
+  return none;
 }
 
 }  // namespace
@@ -177,7 +212,11 @@ kj::Promise<void> Supervisor::recover(kj::String runtime,
     lost = co_await recoverOnce(kj::str(runtime), kj::mv(lost));
     if (lost.size() == 0) co_return;
     // They can be told of later: nothing is replaced until then.
-    co_await services.timer.afterDelay(backoff.next(services.timer.now()));
+    if (services.runtimes.has(runtime)) {
+      co_await services.timer.afterDelay(backoff.next(services.timer.now()));
+    }
+    while (!services.runtimes.has(runtime))
+      co_await services.runtimes.onAdd();
   }
 }
 
@@ -189,25 +228,15 @@ kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
   auto asked = kj::heapArrayBuilder<RuntimeRegistry::RuntimePlaces>(1);
   asked.add(RuntimeRegistry::RuntimePlaces{kj::mv(runtime), places.releaseAsArray()});
   auto answer = co_await services.runtimes.recoverAll(asked.finish());
-  kj::Maybe<Problem> failure;
-  for (auto& each: answer.failures)
-    failure = kj::mv(each.problem);
   HelperReports reports;
   kj::Vector<kj::Own<EnvironmentActor>> unknown;
   for (size_t i = 0; i < lost.size(); ++i) {
     auto& environment = lost[i];
-    Recovered state;
-    state.why = failure.map([](Problem& problem) { return problem.clone(); });
-    // Answers come in the order of the places, from a runtime that keeps to it.
-    if (i < answer.places.size() && answer.places[i].environmentId == environment->id()) {
-      state = kj::mv(answer.places[i]);
-    } else {
-      KJ_IF_MAYBE (found, answerFor(answer, environment->id())) {
-        state = kj::mv(*found);
-      }
-    }
+    if (environment->isGone()) continue;  // Removed meanwhile.
+    auto state = answerFor(answer, i, *environment);
     Outcome outcome;
     KJ_IF_MAYBE (attachment, state.attachment) {
+      // A failure of any kind is this one's only.
       outcome = co_await takeBack(links, kj::addRef(*environment), kj::mv(*attachment), reports)
                     .catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); });
     }

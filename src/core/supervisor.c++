@@ -6,13 +6,6 @@
 
 namespace capstan {
 
-namespace {
-
-// Health answers are shown for this long before a new check is made.
-constexpr kj::Duration HEALTH_AGE = 10 * kj::SECONDS;
-
-}  // namespace
-
 kj::String Supervisor::taskKey(kj::StringPtr owner, kj::StringPtr taskId) {
   return kj::str(owner, '\n', taskId);
 }
@@ -98,9 +91,9 @@ kj::Promise<kj::Vector<RuntimeStatus>> Supervisor::runtimes() {
     auto& entry = *health.findOrCreate(backend->name(), [&]() {
       return decltype(health)::Entry{kj::str(backend->name()), kj::heap<HealthEntry>()};
     });
-    if (entry.status.checkedAt == 0 || now - entry.asked > HEALTH_AGE) {
-      entry.asked = now;
-      checks.add(check(*backend, entry));
+    bool known = entry.status.checkedAt > 0 && now - entry.checked <= HEALTH_AGE;
+    if (!known) {
+      checks.add(entry.checking.run([&]() { return check(*backend, entry); }));
     }
   }
   co_await kj::joinPromises(checks.releaseAsArray());
@@ -133,7 +126,13 @@ kj::Promise<kj::Vector<RuntimeStatus>> Supervisor::runtimes() {
 }
 
 kj::Promise<void> Supervisor::check(Backend& backend, HealthEntry& entry) {
-  auto health = co_await backend.healthCheck();
+  Health health;
+  health.reason = Problem(ErrorCode::TIMEOUT, kj::str("the runtime's health check did not end"))
+                      .retryable(RetryHint::SAME_REQUEST_LATER);
+  auto asking = RuntimeRegistry::healthOf(backend).then(
+      [&health](Health&& answer) { health = kj::mv(answer); });
+  co_await within(services.timer, services.limits.deadlines.health, kj::mv(asking));
+  entry.checked = services.timer.now();
   entry.status.healthy = health.healthy;
   entry.status.version = kj::mv(health.version);
   entry.status.reason = kj::mv(health.reason);

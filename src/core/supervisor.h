@@ -46,8 +46,11 @@ public:
   // caller goes away.
   kj::Promise<CleanupReport> cleanUp(kj::Own<EnvironmentActor> environment, CleanupScope scope);
 
+  // So long a health answer is shown before another check is made.
+  static constexpr kj::Duration HEALTH_AGE = 10 * kj::SECONDS;
   // Every runtime of Capstan with its last known health; asks those whose answer is older than
-  // 10 s.
+  // HEALTH_AGE. That a runtime is not healthy, cannot be asked or does not answer is told of
+  // it and keeps nobody else from being told of. Never rejects; nothing else waits for a check.
   kj::Promise<kj::Vector<RuntimeStatus>> runtimes();
 
   // The links to the helpers that serve the environments.
@@ -68,7 +71,8 @@ private:
   struct Making;
   struct HealthEntry {
     RuntimeStatus status;
-    kj::TimePoint asked = kj::origin<kj::TimePoint>();
+    kj::TimePoint checked = kj::origin<kj::TimePoint>();
+    SingleFlight checking;
   };
 
   Services& services;

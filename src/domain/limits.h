@@ -18,6 +18,7 @@ struct Deadlines {
   kj::Duration cleanup = 2 * kj::MINUTES;     // One resource.
   kj::Duration control = 30 * kj::SECONDS;    // One answer of the helper to a control call.
   kj::Duration outputKept = 7 * kj::DAYS;     // From a run's end until its output goes.
+  kj::Duration health = 15 * kj::SECONDS;     // One check, should the runtime have no bound itself.
 };
 
 struct Limits {

@@ -70,6 +70,7 @@ limits:
   CHECK(deadlines.prepare == 90 * kj::MINUTES);
   CHECK(deadlines.launch == 2 * kj::HOURS);
   CHECK(deadlines.control == Deadlines().control);
+  CHECK(deadlines.health == Deadlines().health);
   CHECK(config.limits.outputSpoolBytes == 1u << 30);
   CHECK(config.limits.commandBytes == 65536);
   CHECK(config.limits.textBytes == 8192);
