@@ -20,9 +20,12 @@ HelperFiles helperFiles() {
 
 }  // namespace
 
-Daemon::Daemon(Limits limits)
+Daemon::Daemon(Limits limits, kj::Maybe<NewRuntimes> newRuntimes)
     : limits(limits), uv(loop.io.unixEventPort), offload(uv), files(helperFiles()) {
   KJ_REQUIRE(mkdir((state / "environments").cStr(), 0700) == 0);
+  KJ_IF_MAYBE (make, newRuntimes) {
+    further = (*make)(loop, uv, entropy);
+  }
   begin();
 }
 
@@ -58,12 +61,18 @@ void Daemon::begin() {
   helpers = kj::heap<StoredHelperBook>(*store, KJ_ASSERT_NONNULL(box), clock, entropy);
   standalone =
       kj::heap<StandaloneBackend>(loop.io, uv, offload, files, entropy, *helpers, kj::mv(options));
-  runtimes.add(*standalone);
+  runtimes = kj::heap<RuntimeRegistry>();
+  runtimes->add(*standalone);
+  KJ_IF_MAYBE (each, further) {
+    backends = (*each)->begin();
+  }
+  for (auto& backend: backends)
+    runtimes->add(*backend);
   auto loaded = Catalog::load(*store, clock, entropy, limits).wait(loop.waitScope);
   KJ_REQUIRE(loaded.is<kj::Own<Catalog>>(), loaded.get<Problem>());
   catalog = kj::mv(loaded.get<kj::Own<Catalog>>());
   services = kj::heap<Services>(
-      Services{loop.timer, clock, entropy, runtimes, *store, *catalog, *vault, *helpers, limits});
+      Services{loop.timer, clock, entropy, *runtimes, *store, *catalog, *vault, *helpers, limits});
   supervisor = kj::heap<Supervisor>(*services);
   KJ_REQUIRE(supervisor->load().wait(loop.waitScope) == nullptr);
   frontend =
@@ -95,6 +104,8 @@ void Daemon::dropAll() {
   supervisor = nullptr;
   services = nullptr;
   catalog = nullptr;
+  runtimes = nullptr;
+  backends.clear();
   standalone = nullptr;
   helpers = nullptr;
   vault = nullptr;

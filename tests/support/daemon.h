@@ -20,9 +20,20 @@ public:
   kj::Date now() const override { return kj::systemPreciseCalendarClock().now() + by; }
 };
 
+// Runtimes beside the standalone one, and what lies behind them. Made after the loop, gone before
+// it.
+class FurtherRuntimes {
+public:
+  virtual ~FurtherRuntimes() noexcept(false) = default;
+  // The backends of one life of the daemon.
+  virtual kj::Vector<kj::Own<Backend>> begin() = 0;
+};
+using NewRuntimes =
+    kj::Function<kj::Own<FurtherRuntimes>(IoLoop& loop, UvLoop& uv, Entropy& entropy)>;
+
 class Daemon {
 public:
-  explicit Daemon(Limits limits = Limits());
+  explicit Daemon(Limits limits = Limits(), kj::Maybe<NewRuntimes> further = nullptr);
   ~Daemon() noexcept(false);
   KJ_DISALLOW_COPY_AND_MOVE(Daemon);
 
@@ -62,7 +73,7 @@ public:
   }
   Supervisor& core() { return *supervisor; }
   Database& database() { return *store; }
-  RuntimeRegistry& registry() { return runtimes; }
+  RuntimeRegistry& registry() { return *runtimes; }
   kj::String databasePath() { return state / "capstan.db"; }
   // The helpers that this daemon has started and that still run.
   kj::Vector<pid_t> helperPids();
@@ -73,8 +84,10 @@ private:
   Offload offload;
   SystemEntropy entropy;
   HelperFiles files;
+  kj::Maybe<kj::Own<FurtherRuntimes>> further;
   kj::Own<StandaloneBackend> standalone;
-  RuntimeRegistry runtimes;
+  kj::Vector<kj::Own<Backend>> backends;  // Of `further`.
+  kj::Own<RuntimeRegistry> runtimes;
   kj::Own<Database> store;
   kj::Maybe<SecretBox> box;
   kj::Own<SecretVault> vault;

@@ -64,13 +64,21 @@ LocalHelpers::~LocalHelpers() noexcept(false) {}
 
 kj::Promise<Result<kj::Own<FakeHelper>>> LocalHelpers::launch(kj::String) {
   if (sharing == Sharing::ONE_EACH) co_return co_await start();
-  if (shared == nullptr) {
-    auto started = co_await start();
-    if (started.is<Problem>()) co_return kj::mv(started.get<Problem>());
-    // Another call may have been quicker.
-    if (shared == nullptr) shared = kj::mv(started.get<kj::Own<FakeHelper>>());
+  if (shared == nullptr) co_await starting.run([this]() { return startShared(); });
+  KJ_IF_MAYBE (problem, failure) {
+    co_return problem->clone();
   }
   co_return kj::addRef(*KJ_ASSERT_NONNULL(shared));
+}
+
+kj::Promise<void> LocalHelpers::startShared() {
+  auto started = co_await start();
+  failure = nullptr;
+  if (started.is<Problem>()) {
+    failure = kj::mv(started.get<Problem>());
+  } else {
+    shared = kj::mv(started.get<kj::Own<FakeHelper>>());
+  }
 }
 
 kj::Promise<Result<kj::Own<FakeHelper>>> LocalHelpers::start() {

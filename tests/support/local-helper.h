@@ -2,6 +2,7 @@
 // Real agentctl processes as helpers of fake places.
 
 #include "backends/fake/fake-helper.h"
+#include "base/async.h"
 #include "base/entropy.h"
 #include "support/test.h"
 #include "transport/uv-loop.h"
@@ -33,7 +34,10 @@ private:
   TempDir folder;
   size_t count = 0;
   kj::Maybe<kj::Own<FakeHelper>> shared;
+  kj::Maybe<Problem> failure;  // Of the last start of the shared one.
+  SingleFlight starting;
 
+  kj::Promise<void> startShared();
   kj::Promise<Result<kj::Own<FakeHelper>>> start();
 };
 
