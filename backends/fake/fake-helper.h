@@ -17,6 +17,9 @@ public:
   // Equal for equal helpers only.
   virtual kj::StringPtr key() const = 0;
   virtual Credential credential() const = 0;
+  // It is no part of a place: its connections stay when one of its places goes, and are not cut
+  // with it. As with runtimes whose one helper serves all their places.
+  virtual bool servesMany() const { return false; }
   // One new connection; disconnected when it has ended.
   virtual kj::Promise<kj::Own<kj::AsyncIoStream>> dial() = 0;
 };

@@ -39,6 +39,16 @@ private:
   kj::String identity;
 };
 
+// To a helper that belongs to no place.
+class HelperDialer final: public StreamDialer {
+public:
+  explicit HelperDialer(kj::Own<FakeHelper> helper): helper(kj::mv(helper)) {}
+  kj::Promise<kj::Own<kj::AsyncIoStream>> dial() override { return helper->dial(); }
+
+private:
+  kj::Own<FakeHelper> helper;
+};
+
 }  // namespace
 
 InventoryItem cloneItem(const InventoryItem& item) {
@@ -116,9 +126,14 @@ FakeAttachment::FakeAttachment(FakeWorld& world, kj::Timer& timer, FakeThing& he
       nonce(running.credential()),
       place(kj::mv(place)),
       work(kj::mv(workspace)),
-      variables(cloneVariables(variables)) {}
+      variables(cloneVariables(variables)) {
+  if (running.servesMany()) shared = kj::addRef(running);
+}
 
 kj::Own<StreamDialer> FakeAttachment::dialer() {
+  KJ_IF_MAYBE (helper, shared) {
+    return kj::heap<HelperDialer>(kj::addRef(**helper));
+  }
   return kj::heap<PlaceDialer>(world, timer, kj::str(identity));
 }
 

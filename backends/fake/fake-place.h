@@ -51,6 +51,7 @@ private:
   FakeWorld& world;
   kj::Timer& timer;
   kj::String identity;  // Of the helper.
+  kj::Maybe<kj::Own<FakeHelper>> shared;
   kj::String key;
   Credential nonce;
   kj::String place;

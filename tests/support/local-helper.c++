@@ -28,13 +28,19 @@ Pipe makePipe() {
 
 class LocalHelpers::Process final: public FakeHelper {
 public:
-  Process(IoLoop& loop, kj::Own<Child> child, kj::String socket, kj::Array<kj::byte> nonce)
-      : loop(loop), child(kj::mv(child)), socket(kj::mv(socket)), nonce(kj::mv(nonce)) {}
+  Process(IoLoop& loop, kj::Own<Child> child, kj::String socket, kj::Array<kj::byte> nonce,
+          Sharing sharing)
+      : loop(loop),
+        child(kj::mv(child)),
+        socket(kj::mv(socket)),
+        nonce(kj::mv(nonce)),
+        sharing(sharing) {}
 
   kj::StringPtr key() const override { return socket; }
   Credential credential() const override {
     return Credential(Credential::Kind::NONCE, kj::heapArray(nonce.asPtr()));
   }
+  bool servesMany() const override { return sharing == Sharing::ONE_FOR_ALL; }
   kj::Promise<kj::Own<kj::AsyncIoStream>> dial() override {
     auto address = co_await loop.io.provider->getNetwork().parseAddress(kj::str("unix:", socket));
     co_return co_await address->connect();
@@ -45,6 +51,7 @@ private:
   kj::Own<Child> child;
   kj::String socket;
   kj::Array<kj::byte> nonce;
+  Sharing sharing;
 };
 
 kj::String builtAgentctl() {
@@ -110,7 +117,7 @@ kj::Promise<Result<kj::Own<FakeHelper>>> LocalHelpers::start() {
     length += n;
   }
   co_return kj::Own<FakeHelper>(
-      kj::refcounted<Process>(loop, kj::mv(process), kj::mv(socket), kj::mv(nonce)));
+      kj::refcounted<Process>(loop, kj::mv(process), kj::mv(socket), kj::mv(nonce), sharing));
 }
 
 }  // namespace capstan::test

@@ -14,7 +14,8 @@ namespace capstan::test {
 class LocalHelpers final: public FakeHelperLauncher {
 public:
   enum class Sharing {
-    ONE_FOR_ALL,  // Cheap: one process for any number of places. Losing a place kills no process.
+    ONE_FOR_ALL,  // Cheap: one process for any number of places. Losing a place kills no process
+                  // and cuts no connection.
     ONE_EACH,     // Losing a place loses its processes, as it is with real runtimes.
   };
   // `program`: an agentctl. All references must outlive it and the worlds that hold helpers of it.
