@@ -248,6 +248,7 @@ deadlines:
   cleanup: 2min
   control: 30s
   output_kept: 168h
+  health: 15s
 limits:
   output_spool_bytes: 64MiB
   command_words: 4096
