@@ -79,7 +79,11 @@ kj::Promise<void> EnvironmentActor::unreachable(kj::Maybe<Problem> why) {
     lastError = kj::mv(*problem);
     if (!same) hub->changed();
   }
-  setState(EnvironmentState::RECONNECTING);
+  bool atRest = (row.state == EnvironmentState::STOPPED || row.state == EnvironmentState::FAILED) &&
+                interruptedCleanup() == nullptr;
+  for (auto& entry: sessions)
+    atRest = atRest && !entry.value->isUnsettled();
+  setState(atRest ? row.state : EnvironmentState::RECONNECTING);
   tellSettled();
   return kj::READY_NOW;
 }
