@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unistd.h>
+#include <vector>
 
 namespace capstan::test {
 
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr kj::StringPtr MARK = ".capstan-"_kj;
 constexpr size_t STATE_PATH_BYTES = 90;
 constexpr int WAITS = 1;
+constexpr int MOST_LOOKS = 1000;
 
 HelperFiles helperFiles() {
   const char* folder = std::getenv("AGENTCTL_DIR");
@@ -74,14 +76,15 @@ public:
     if (loop.waitScope.poll(1) == 0) loop.io.unixEventPort.wait();
   }
 
+  // Work of a dropped call may still go on on the pool: a folder that is renamed or removed while it
+  // is described is no answer, and all is looked at again.
   kj::Vector<Thing> things() override {
-    kj::Vector<Thing> result;
-    std::error_code error;
-    for (fs::directory_iterator each(environments(), error), end; !error && each != end;
-         each.increment(error)) {
-      result.add(describe(each->path()));
+    for (int tries = 0; tries < MOST_LOOKS; ++tries) {
+      KJ_IF_MAYBE (seen, lookOnce()) {
+        return kj::mv(*seen);
+      }
     }
-    return result;
+    KJ_FAIL_REQUIRE("the folders never stand still");
   }
   Thing plant() override {
     auto path = environments() / "env-somebody";
@@ -148,6 +151,23 @@ private:
   fs::path away() { return fs::path((state / "away").cStr()); }
   static fs::path fileOf(Attachment& attachment) {
     return fs::path(attachment.workspace().cStr()) / "file";
+  }
+
+  // Nothing: something moved meanwhile.
+  kj::Maybe<kj::Vector<Thing>> lookOnce() {
+    kj::Vector<Thing> result;
+    std::vector<fs::path> paths;
+    std::error_code error;
+    for (fs::directory_iterator each(environments(), error), end; !error && each != end;
+         each.increment(error)) {
+      paths.push_back(each->path());
+    }
+    for (auto& path: paths)
+      result.add(describe(path));
+    for (auto& path: paths) {
+      if (!fs::exists(path)) return nullptr;
+    }
+    return kj::mv(result);
   }
 
   // By the mark in it. An unfinished one has its final name, a dot and its mark as its name.
