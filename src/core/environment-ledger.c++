@@ -140,7 +140,7 @@ kj::Promise<Result<uint64_t>> EnvironmentLedger::intendNow(InventoryItem item) {
 kj::Promise<Outcome> EnvironmentLedger::confirmNow(uint64_t seq, kj::String identity,
                                                    kj::Array<Label> details) {
   auto at = services.now();
-  auto copied = KJ_MAP(each, details) { return Label{kj::str(each.key), kj::str(each.value)}; };
+  auto copied = cloneAll(details);
   auto written = co_await services.store.write(
       [id = kj::str(id), seq, identity = kj::str(identity), details = kj::mv(copied),
        at](Connection& db) { return InventoryTable(db).confirm(id, seq, identity, details, at); });

@@ -51,9 +51,7 @@ kj::Promise<Result<PreparePlan>> EnvironmentActor::planPreparation() {
   plan.caller = Caller::ADMINISTRATOR;  // Everybody who can ask is one so far (D28).
   plan.variables = kj::mv(resolved.get<Resolution>().variables);
   KJ_IF_MAYBE (present, profile()) {
-    plan.config = KJ_MAP(each, present->config) {
-      return Label{kj::str(each.key), kj::str(each.value)};
-    };
+    plan.config = cloneAll(present->config);
     plan.prepareScript = kj::str(present->prepareScript);
     plan.cleanupScript = kj::str(present->cleanupScript);
   }

@@ -16,6 +16,10 @@ Variable Variable::clone() const {
   return result;
 }
 
+kj::Array<Label> cloneAll(kj::ArrayPtr<const Label> labels) {
+  return KJ_MAP(each, labels) { return each.clone(); };
+}
+
 LaunchSpec LaunchSpec::clone() const {
   LaunchSpec result;
   result.requestId = kj::heapArray<kj::byte>(requestId);
@@ -42,7 +46,7 @@ EnvironmentSpec EnvironmentSpec::clone() const {
   result.profile = kj::str(profile);
   result.workspace = workspace.clone();
   for (auto& label: labels)
-    result.labels.add(Label{kj::str(label.key), kj::str(label.value)});
+    result.labels.add(label.clone());
   return result;
 }
 
@@ -70,7 +74,7 @@ InventoryItem InventoryItem::clone() const {
   result.name = kj::str(name);
   result.identity = kj::str(identity);
   result.state = state;
-  result.details = KJ_MAP(each, details) { return Label{kj::str(each.key), kj::str(each.value)}; };
+  result.details = cloneAll(details);
   result.createdAt = createdAt;
   result.changedAt = changedAt;
   return result;

@@ -63,7 +63,10 @@ struct Variable {
 struct Label {
   kj::String key;
   kj::String value;
+
+  Label clone() const { return Label{kj::str(key), kj::str(value)}; }
 };
+kj::Array<Label> cloneAll(kj::ArrayPtr<const Label> labels);
 
 inline constexpr size_t REQUEST_ID_BYTES = 16;
 
