@@ -67,12 +67,11 @@ PlaceRecord EnvironmentActor::place() const {
   if (workspace.kind == WorkspaceSpec::Kind::DIRECTORY) {
     place.directory = kj::str(workspace.directory);
   }
-  auto copied = [](const Label& each) { return Label{kj::str(each.key), kj::str(each.value)}; };
   KJ_IF_MAYBE (executor, services.catalog.rows().executor(row.executorId)) {
-    place.executorConfig = KJ_MAP(each, executor->config) { return copied(each); };
+    place.executorConfig = cloneAll(executor->config);
   }
   KJ_IF_MAYBE (present, profile()) {
-    place.profileConfig = KJ_MAP(each, present->config) { return copied(each); };
+    place.profileConfig = cloneAll(present->config);
   }
   place.inventory = ledger->inventory();
   return place;
@@ -105,7 +104,7 @@ EnvironmentStatus EnvironmentActor::status() const {
     status.lastError = problem->clone();
   }
   for (auto& label: row.spec.labels) {
-    status.labels.add(Label{kj::str(label.key), kj::str(label.value)});
+    status.labels.add(label.clone());
   }
   status.seq = hub->seq();
   return status;
@@ -151,8 +150,12 @@ kj::Promise<Outcome> EnvironmentActor::ready() {
   }
   if (current == EnvironmentState::READY && linked) co_return nullptr;
   // One that a stop has interrupted is not joined.
-  while (bringingUp.running() && flightStops != stops)
+  while (bringingUp.running() && flightStops != stops) {
     co_await bringingUp.settled();
+    KJ_IF_MAYBE (refusal, refuseNew()) {
+      co_return kj::mv(*refusal);
+    }
+  }
   do {
     // A stop lets the run in progress go on without its outcome; whoever comes after the stop wants
     // it again.

@@ -76,6 +76,9 @@ bool SessionActor::isLive() const {
 
 void SessionActor::losesSight() {
   if (ended) return;
+  KJ_IF_MAYBE (process, live) {
+    if ((*process)->exit() != nullptr) return;  // How it ended is being written down.
+  }
   if (current == SessionState::RUNNING) current = SessionState::RECONNECTING;
   // A process that was not started yet ends with the helper, or is ended when that is found again.
   if (current == SessionState::STARTING) current = SessionState::RECOVERING;
@@ -168,13 +171,18 @@ kj::Promise<void> SessionActor::startInTurn(Outcome& outcome) {
     co_return;
   }
   startedAt = process->startedAt();
+  if (isUnsettled()) co_return;  // The helper was lost since: the recovery goes on from here.
   current = SessionState::RUNNING;
   changes->changed();
-  ending = watchEnd().eagerlyEvaluate(
-      [](kj::Exception&& e) { KJ_LOG(ERROR, "the end of a run was missed", e); });
+  watchInBackground();
 }
 
 // ---- the end
+
+void SessionActor::watchInBackground() {
+  ending = watchEnd().eagerlyEvaluate(
+      [](kj::Exception&& e) { KJ_LOG(ERROR, "the end of a run was missed", e); });
+}
 
 // A member's work: holds no reference to this.
 kj::Promise<void> SessionActor::watchEnd() {
@@ -250,8 +258,7 @@ kj::Promise<Outcome> SessionActor::takeBack(kj::Own<ProcessActor> process) {
   startedAt = process->startedAt();
   current = SessionState::RUNNING;
   changes->changed();
-  ending = watchEnd().eagerlyEvaluate(
-      [](kj::Exception&& e) { KJ_LOG(ERROR, "the end of a run was missed", e); });
+  watchInBackground();
   co_return nullptr;
 }
 
@@ -296,7 +303,11 @@ kj::Promise<void> SessionActor::stopInTurn(kj::Duration grace, StopMode mode, Ou
             .advise(kj::str("look for them with ps and end them as their user"));
     co_return;
   }
-  if (started) {
+  if (started && process->isOutOfSight()) {
+    // It has ended as it should, and the link before that was told: nothing settles it here.
+    outcome = Problem(ErrorCode::UNREACHABLE, kj::str("the helper was lost while it ended the run"))
+                  .retryable(RetryHint::SAME_REQUEST_LATER);
+  } else if (started) {
     co_await settled.addBranch();
   } else if (isLive()) {
     lastError = Problem(ErrorCode::CANCELLED, kj::str("the run was stopped before it was started"));

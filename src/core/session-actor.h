@@ -87,6 +87,7 @@ private:
   kj::Promise<void> startInTurn(Outcome& outcome);
   kj::Promise<void> stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome);
   kj::Promise<void> watchEnd();
+  void watchInBackground();
   // Writes the outcome down and shows it, and shows it also when the store does not take it yet.
   kj::Promise<void> settle(RunOutcome outcome);
   // Of a run that nothing watches; replaces `ending`.

@@ -179,11 +179,7 @@ kj::Promise<void> Supervisor::make(kj::Own<Making> work) {
 }
 
 void Supervisor::keep(kj::Own<EnvironmentActor> environment) {
-  environment->onLinkLost([this](EnvironmentActor& lost) {
-    kj::Vector<kj::Own<EnvironmentActor>> one;
-    one.add(kj::addRef(lost));
-    tasks.add(recover(kj::str(lost.runtime()), kj::mv(one)));
-  });
+  environment->onLinkLost([this](EnvironmentActor& lost) { noteLost(lost); });
   byTask.insert(taskKey(environment->owner(), environment->taskId()), environment.get());
   auto& hub = changesOf(environment->owner());
   auto& changes = environment->changes();

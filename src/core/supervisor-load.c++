@@ -205,6 +205,22 @@ Recovered answerFor(RuntimeRegistry::AllRecovered& all, size_t place,
 
 }  // namespace
 
+void Supervisor::noteLost(EnvironmentActor& lost) {
+  auto& noted = lostNow.findOrCreate(lost.runtime(), [&]() {
+    tasks.add(recoverNoted(kj::str(lost.runtime())));
+    return decltype(lostNow)::Entry{kj::str(lost.runtime()), {}};
+  });
+  noted.add(kj::addRef(lost));
+}
+
+kj::Promise<void> Supervisor::recoverNoted(kj::String runtime) {
+  // When all who watch the same link have been told.
+  co_await kj::evalLast([]() {});
+  auto noted = kj::mv(KJ_ASSERT_NONNULL(lostNow.find(runtime)));
+  lostNow.erase(runtime);
+  co_await recover(kj::mv(runtime), kj::mv(noted));
+}
+
 kj::Promise<void> Supervisor::recover(kj::String runtime,
                                       kj::Vector<kj::Own<EnvironmentActor>> lost) {
   Backoff backoff(services.entropy, {.first = 1 * kj::SECONDS});

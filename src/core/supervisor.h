@@ -80,6 +80,7 @@ private:
   kj::TreeMap<kj::String, kj::Own<EnvironmentActor>> byId;
   kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
   kj::HashMap<kj::String, kj::Own<Making>> making;    // Likewise by task.
+  kj::HashMap<kj::String, kj::Vector<kj::Own<EnvironmentActor>>> lostNow;  // By runtime.
   kj::HashMap<kj::String, kj::Own<HealthEntry>> health;
   kj::HashMap<kj::String, kj::Own<ChangeHub>> hubs;  // By owner.
   bool closing = false;
@@ -89,6 +90,9 @@ private:
 
   static kj::String taskKey(kj::StringPtr owner, kj::StringPtr taskId);
   void keep(kj::Own<EnvironmentActor> environment);
+  // All environments of one helper are lost in one moment, and are asked for together.
+  void noteLost(EnvironmentActor& lost);
+  kj::Promise<void> recoverNoted(kj::String runtime);
   // Until nothing is unknown of any of them.
   kj::Promise<void> recover(kj::String runtime, kj::Vector<kj::Own<EnvironmentActor>> lost);
   // Those of which it cannot be told.

@@ -242,6 +242,23 @@ TEST_CASE("a destroy during a bring-up removes what that made") {
   CHECK(ended.get<Problem>().code == ErrorCode::NOT_FOUND);
 }
 
+TEST_CASE("a launch that waits for an interrupted bring-up makes nothing of what is removed") {
+  World world;
+  world.controls.setDelay("create.compute", LONG);
+  auto environment = world.environment();
+  REQUIRE(world.reaches("create.compute"));
+  world.daemon.wait(environment->stop(0 * kj::SECONDS, StopMode::GRACEFUL));
+  auto launch = environment->launch(command({"true"}));
+
+  CHECK(destroy(world.daemon, *environment).leftovers.size() == 0);
+
+  CHECK(environment->isGone());
+  auto ended = world.daemon.wait(kj::mv(launch));
+  REQUIRE(ended.is<Problem>());
+  CHECK(world.docker.world().things().size() == 0);
+  CHECK(world.eye.everything() == "||||");
+}
+
 TEST_CASE("a bring-up that never ends is given up for a destroy, at whichever step") {
   for (auto kind: fake_kind::ALL) {
     for (auto how: {FakeFault::How::HANGS, FakeFault::How::HANGS_AFTER}) {

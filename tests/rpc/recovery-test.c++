@@ -5,18 +5,6 @@
 
 namespace capstan::test {
 
-namespace {
-
-// Ends the links of the daemon to its helpers, which go on.
-void cutLinks(Daemon& daemon) {
-  for (auto pid: daemon.helperPids())
-    kill(pid, SIGSTOP);
-  for (auto pid: daemon.helperPids())
-    kill(pid, SIGCONT);
-}
-
-}  // namespace
-
 TEST_CASE("a session is taken back running, is stopped then, and its folder goes with a destroy") {
   Daemon daemon;
   int pid = 0;
@@ -66,7 +54,6 @@ TEST_CASE("a helper that is killed ends its sessions as lost, and the next launc
   Daemon daemon;
   auto environment = environmentOf(daemon, "t");
   auto session = launched(daemon, *environment, command({"sleep", "1000"}));
-  cutLinks(daemon);
   for (auto pid: daemon.helperPids())
     kill(pid, SIGKILL);
   auto ended = daemon.wait(session->wait());
@@ -76,6 +63,35 @@ TEST_CASE("a helper that is killed ends its sessions as lost, and the next launc
   REQUIRE(daemon.becomesTrue([&]() { return environment->state() == EnvironmentState::LOST; }));
   auto next = launched(daemon, *environment, command({"true"}));
   CHECK(daemon.wait(next->wait()).is<ExitStatus>());
+}
+
+TEST_CASE("a stop or destroy whose helper is killed under it comes to its end") {
+  Daemon daemon;
+  auto environment = environmentOf(daemon, "t");
+  auto deaf = launched(daemon, *environment,
+                       command({"sh", "-c", "trap '' TERM; touch deaf; sleep 1000 & wait; wait"}));
+  auto mark = kj::str(environment->status().workspace, "/deaf");
+  REQUIRE(daemon.becomesTrue([&]() { return access(mark.cStr(), F_OK) == 0; }));
+  auto helpers = daemon.helperPids();
+  SECTION("stop") {
+    auto stopping = environment->stop(20 * kj::SECONDS, StopMode::GRACEFUL);
+    REQUIRE(
+        daemon.becomesTrue([&]() { return environment->state() == EnvironmentState::STOPPING; }));
+    for (auto pid: helpers)
+      kill(pid, SIGKILL);
+    CHECK(daemon.wait(kj::mv(stopping)) == nullptr);
+    CHECK(environment->state() == EnvironmentState::STOPPED);
+  }
+  SECTION("destroy") {
+    auto cleaning = daemon.core().cleanUp(kj::addRef(*environment), CleanupScope::ALL);
+    REQUIRE(
+        daemon.becomesTrue([&]() { return environment->state() == EnvironmentState::CLEANING; }));
+    for (auto pid: helpers)
+      kill(pid, SIGKILL);
+    CHECK(daemon.wait(kj::mv(cleaning)).leftovers.size() == 0);
+    CHECK(environment->isGone());
+  }
+  CHECK(deaf->state() == SessionState::LOST);
 }
 
 TEST_CASE(
