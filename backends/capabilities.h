@@ -28,23 +28,32 @@ public:
                                                           InventoryLog& log) = 0;
 };
 
-// A connection to a place's helper that is ready to replace the present one. Dropped without
-// commit() it is aborted.
+// A connection to a place's helper that is ready to replace the present one, which goes on serving
+// until then. Dropped without commit() it is aborted.
 class StagedRefresh {
 public:
   virtual ~StagedRefresh() noexcept(false) = default;
+  // The way to the staged helper, until commit() or abort().
   virtual Attachment& attachment() = 0;
   // Whether the helper is another process than before: what ran in the old one is gone.
   virtual bool processRestarted() const = 0;
-  // Installs the connection, calls `publish` once, then closes the old one. After commit() or
-  // abort(): wrongState.
-  virtual kj::Promise<Outcome> commit(kj::Function<void()> publish) = 0;
+  // The items of the place's inventory that are to say something else once it is committed, with
+  // their numbers. Whoever commits writes them down before; after a refusal they say again what
+  // they said.
+  virtual kj::Array<InventoryItem> changedItems() const = 0;
+  // Installs the connection, calls `publish` once with it, then closes the old one. A Problem has
+  // installed and published nothing, and the old one serves on; after commit() or abort():
+  // wrongState. `publish` must not throw. Dropping the promise before `publish` is a refusal.
+  virtual kj::Promise<Outcome> commit(kj::Function<void(kj::Own<Attachment>)> publish) = 0;
   // Closes what was staged and nothing else. Repeating it is fine.
   virtual kj::Promise<void> abort() = 0;
 };
+// Makes a new connection to a place whose present one still serves, or has to be replaced.
 class RemoteInstanceRefresher {
 public:
   virtual ~RemoteInstanceRefresher() noexcept(false) = default;
+  // Nothing has changed when it fails, or when the result is dropped. unreachable when the place's
+  // compute does not run.
   virtual kj::Promise<Result<kj::Own<StagedRefresh>>> stage(PlaceRecord place) = 0;
 };
 

@@ -56,8 +56,9 @@ interface Control {
   rotateCredential @1 (rotationId :UInt64) -> (token :Data, error :Error);
   confirmCredential @2 (rotationId :UInt64) -> (error :Error);
   # Two phases: the new token works beside the old credential until it is confirmed, which ends
-  # the old one and every connection made with it but this. Rotation ids strictly increase; an old
-  # id does nothing, an unknown one is refused. Never more than two credentials are valid.
+  # the old one and every connection made with it but this; who has confirmed a token counts as made
+  # with that. Rotation ids strictly increase; an old id does nothing, an unknown one is refused.
+  # Never more than two credentials are valid.
 
   create @3 (spec :InstanceSpec) -> (instance :Instance, error :Error);
   # Reserves the id and the session directory; no process yet. The same id again: alreadyExists.

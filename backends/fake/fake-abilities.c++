@@ -171,7 +171,19 @@ FakeBackend::Refresh::Refresh(FakeBackend& backend, PlaceRecord placeParam,
   }
 }
 
-kj::Promise<Outcome> FakeBackend::Refresh::commit(kj::Function<void()> publish) {
+kj::Array<InventoryItem> FakeBackend::Refresh::changedItems() const {
+  KJ_IF_MAYBE (fresh, restarted) {
+    auto changed = kj::heapArrayBuilder<InventoryItem>(1);
+    changed.add(cloneItem(KJ_ASSERT_NONNULL(findItem(place.inventory, fake_kind::HELPER))));
+    auto nonce = kj::str(nonceOf(changed[0]));
+    changed[0].details = kj::arr(Label{kj::str(FAKE_NONCE), kj::mv(nonce)},
+                                 Label{kj::str(FAKE_PROCESS), kj::str((*fresh)->key())});
+    return changed.finish();
+  }
+  return nullptr;
+}
+
+kj::Promise<Outcome> FakeBackend::Refresh::commit(kj::Function<void(kj::Own<Attachment>)> publish) {
   if (state != State::STAGED) {
     co_return Problem(ErrorCode::WRONG_STATE, kj::str("this refresh has been decided already"));
   }
@@ -191,14 +203,14 @@ kj::Promise<Outcome> FakeBackend::Refresh::commit(kj::Function<void()> publish) 
   co_return kj::mv(outcome);
 }
 
-void FakeBackend::Refresh::install(kj::Function<void()> publish) {
+void FakeBackend::Refresh::install(kj::Function<void(kj::Own<Attachment>)> publish) {
   state = State::COMMITTED;
   auto& helper = KJ_ASSERT_NONNULL(findThing(backend.world, place.inventory, fake_kind::HELPER));
   KJ_IF_MAYBE (fresh, restarted) {
     helper.helper = kj::addRef(**fresh);
     helper.running = true;
   }
-  publish();
+  publish(kj::mv(staged));
   auto closing = kj::mv(old);
   for (auto& each: closing)
     each->cut();

@@ -48,7 +48,9 @@ public:
 
   Attachment& attachment() override { return *staged; }
   bool processRestarted() const override { return restarts; }
-  kj::Promise<Outcome> commit(kj::Function<void()> publish) override;
+  // The helper, with the name of its new process.
+  kj::Array<InventoryItem> changedItems() const override;
+  kj::Promise<Outcome> commit(kj::Function<void(kj::Own<Attachment>)> publish) override;
   kj::Promise<void> abort() override;
 
 private:
@@ -62,7 +64,7 @@ private:
   // The connections there were when it was staged: what a commit closes.
   kj::Vector<kj::Own<CuttableStream::Switch>> old;
 
-  void install(kj::Function<void()> publish);
+  void install(kj::Function<void(kj::Own<Attachment>)> publish);
 };
 
 }  // namespace capstan

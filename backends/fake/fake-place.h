@@ -8,6 +8,7 @@
 namespace capstan {
 
 inline constexpr kj::StringPtr FAKE_NONCE = "nonce"_kj;  // The detail with what was written on it.
+inline constexpr kj::StringPtr FAKE_PROCESS = "process"_kj;  // Of a helper that was replaced.
 
 InventoryItem cloneItem(const InventoryItem& item);
 

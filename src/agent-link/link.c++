@@ -79,35 +79,42 @@ kj::Promise<Outcome> confirmToken(agentctl::Control::Client control, uint64_t ro
   co_return readHelperError(answer.getError());
 }
 
+// How a new token comes into force.
+struct Rotation {
+  uint64_t held;  // What opened the connection; 0 = a nonce.
+  uint64_t next;
+  bool beside;  // The one before goes on to be good, and nothing is confirmed.
+};
+
 // A token that works beside the old credential, durable, then instead of it.
 kj::Promise<Result<Credential>> rotate(agentctl::Control::Client control, HelperInfo& helper,
-                                       uint64_t held, KeepToken& keep) {
-  if (held > 0) {
+                                       Rotation rotation, KeepToken& keep) {
+  if (rotation.held > 0 && !rotation.beside) {
     // Its confirmation may have been lost: repeating it changes nothing.
-    KJ_IF_MAYBE (problem, co_await confirmToken(control, held)) {
+    KJ_IF_MAYBE (problem, co_await confirmToken(control, rotation.held)) {
       co_return rotationFailed(kj::mv(*problem));
     }
   }
-  auto next = held + 1;
   auto request = control.rotateCredentialRequest();
-  request.setRotationId(next);
+  request.setRotationId(rotation.next);
   auto rotated = co_await request.send();
   KJ_IF_MAYBE (problem, readHelperError(rotated.getError())) {
     co_return rotationFailed(kj::mv(*problem));
   }
   Credential token(Credential::Kind::TOKEN, kj::heapArray<kj::byte>(rotated.getToken()));
-  KJ_IF_MAYBE (problem, co_await keep(helper, token, next)) {
+  KJ_IF_MAYBE (problem, co_await keep(helper, token, rotation.next)) {
     co_return rotationFailed(kj::mv(*problem));
   }
-  KJ_IF_MAYBE (problem, co_await confirmToken(control, next)) {
-    co_return rotationFailed(kj::mv(*problem));
+  if (!rotation.beside) {
+    KJ_IF_MAYBE (problem, co_await confirmToken(control, rotation.next)) {
+      co_return rotationFailed(kj::mv(*problem));
+    }
   }
   co_return kj::mv(token);
 }
 
 kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dialer, HelperKey key,
-                                            KeepToken keep) {
-  auto held = key.rotation;
+                                            Rotation rotation, KeepToken keep) {
   auto greeted = co_await greet(timer, dialer, kj::mv(key));
   if (greeted.is<Problem>()) co_return kj::mv(greeted.get<Problem>());
   auto proved = kj::mv(greeted.get<Proved>());
@@ -122,10 +129,18 @@ kj::Promise<Result<Controlled>> takeControl(kj::Timer& timer, StreamDialer& dial
 
   auto info = co_await control.infoRequest().send();
   auto helper = readHelperInfo(info.getInfo());
-  auto token = co_await rotate(control, helper, held, keep);
+  auto token = co_await rotate(control, helper, rotation, keep);
   if (token.is<Problem>()) co_return kj::mv(token.get<Problem>());
   co_return Controlled{kj::mv(proved.connection), kj::mv(control), kj::mv(helper),
-                       kj::mv(token.get<Credential>()), held + 1};
+                       kj::mv(token.get<Credential>()), rotation.next};
+}
+
+kj::Own<AgentLink> linkOf(kj::Timer& timer, kj::Own<StreamDialer> dialer, Controlled controlled,
+                          Deadlines deadlines) {
+  return kj::refcounted<AgentLink>(timer, kj::mv(dialer),
+                                   kj::mv(KJ_ASSERT_NONNULL(controlled.token)), controlled.rotation,
+                                   deadlines, kj::mv(controlled.connection),
+                                   kj::mv(controlled.control), kj::mv(controlled.info));
 }
 
 kj::Promise<Result<kj::Own<BulkConnection>>> takeBulk(kj::Timer& timer, StreamDialer& dialer,
@@ -147,15 +162,30 @@ kj::Promise<Result<kj::Own<BulkConnection>>> takeBulk(kj::Timer& timer, StreamDi
 kj::Promise<Result<kj::Own<AgentLink>>> AgentLink::open(kj::Timer& timer,
                                                         kj::Own<StreamDialer> dialer, HelperKey key,
                                                         KeepToken keep, Deadlines deadlines) {
-  auto opened =
-      co_await bounded<Controlled>(timer, deadlines.connect + deadlines.handshake,
-                                   takeControl(timer, *dialer, kj::mv(key), kj::mv(keep)));
+  Rotation rotation{key.rotation, key.rotation + 1, false};
+  auto opened = co_await bounded<Controlled>(
+      timer, deadlines.connect + deadlines.handshake,
+      takeControl(timer, *dialer, kj::mv(key), rotation, kj::mv(keep)));
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
-  auto controlled = kj::mv(opened.get<Controlled>());
-  co_return kj::refcounted<AgentLink>(timer, kj::mv(dialer),
-                                      kj::mv(KJ_ASSERT_NONNULL(controlled.token)),
-                                      controlled.rotation, deadlines, kj::mv(controlled.connection),
-                                      kj::mv(controlled.control), kj::mv(controlled.info));
+  co_return linkOf(timer, kj::mv(dialer), kj::mv(opened.get<Controlled>()), deadlines);
+}
+
+kj::Promise<Result<kj::Own<AgentLink>>> AgentLink::openBeside(kj::Timer& timer,
+                                                              kj::Own<StreamDialer> dialer,
+                                                              HelperKey key, uint64_t next,
+                                                              KeepToken keep, Deadlines deadlines) {
+  Rotation rotation{key.rotation, next, true};
+  auto opened = co_await bounded<Controlled>(
+      timer, deadlines.connect + deadlines.handshake,
+      takeControl(timer, *dialer, kj::mv(key), rotation, kj::mv(keep)));
+  if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  co_return linkOf(timer, kj::mv(dialer), kj::mv(opened.get<Controlled>()), deadlines);
+}
+
+kj::Promise<Outcome> AgentLink::confirm() {
+  auto request = control.confirmCredentialRequest();
+  request.setRotationId(rotation);
+  return ask(timer, deadlines.control, kj::mv(request));
 }
 
 AgentLink::AgentLink(kj::Timer& timer, kj::Own<StreamDialer> dialerParam, Credential token,
@@ -186,8 +216,9 @@ kj::Promise<Result<kj::Own<BulkConnection>>> AgentLink::takeBulkInTurn() {
   kj::Maybe<Result<kj::Own<BulkConnection>>> taken;
   auto& lane = handshakes[nextHandshake++ % kj::size(handshakes)];
   co_await lane.with([&]() {
-    return takeBulk(timer, *dialer, key())
-        .then([&](Result<kj::Own<BulkConnection>>&& result) { taken = kj::mv(result); });
+    return takeBulk(timer, *dialer, key()).then([&](Result<kj::Own<BulkConnection>>&& result) {
+      taken = kj::mv(result);
+    });
   });
   co_return kj::mv(KJ_ASSERT_NONNULL(taken));
 }

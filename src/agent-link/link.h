@@ -71,6 +71,17 @@ public:
                                                       kj::Own<StreamDialer> dialer, HelperKey key,
                                                       KeepToken keep, Deadlines deadlines);
 
+  // As open(), beside a link that stands: `key` is that one's, and goes on to be good with every
+  // connection made with it until confirm(). `rotation` names the new token: higher than all that
+  // were confirmed; that of one that was durable and never confirmed gives the same token again.
+  static kj::Promise<Result<kj::Own<AgentLink>>> openBeside(kj::Timer& timer,
+                                                            kj::Own<StreamDialer> dialer,
+                                                            HelperKey key, uint64_t rotation,
+                                                            KeepToken keep, Deadlines deadlines);
+  // Ends the credential before this link's, and every connection made with it. After open() and
+  // when repeated it changes nothing.
+  kj::Promise<Outcome> confirm();
+
   const HelperInfo& info() const { return helper; }
   // With which the helper can be reached again.
   HelperKey key() const {

@@ -103,10 +103,13 @@ public:
 
   kj::Promise<void> confirmCredential(ConfirmCredentialContext context) override {
     peer->meter.admit();
-    auto outcome = server.credentials.confirm(context.getParams().getRotationId());
+    auto id = context.getParams().getRotationId();
+    auto outcome = server.credentials.confirm(id);
     KJ_IF_MAYBE (problem, outcome) {
       writeProblem(*problem, context.getResults().initError());
     } else {
+      peer->generation =
+          id;  // It has the token: a further rotation leaves it until it is confirmed.
       server.endStaleConnections(*peer);
     }
     return kj::READY_NOW;

@@ -11,6 +11,7 @@
 namespace capstan {
 
 class ExecProcess;
+class StagedRefresh;
 struct PreparePlan;
 struct PreparerTools;
 
@@ -57,6 +58,15 @@ public:
   // A Problem leaves it unsettled, for another try.
   kj::Promise<Outcome> takeBack(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
                                 kj::Array<InstanceReport> reports);
+  // Replaces the way to the helper while the present one serves (S9.4): a new one is staged and
+  // linked, its token and the changed inventory are made durable, and only then it is installed and
+  // the old one closed. Sessions go on over the new one; those of a helper that is another process
+  // now are settled as lost, and execs end. A Problem before that has changed nothing, and the old
+  // connection stays; one after it leaves the environment `recovering`, for the recovery's next
+  // try. unsupported: not with this runtime. wrongState: it is not up, or its helper was lost or
+  // replaced meanwhile. Takes turns with stops, clean-ups and recoveries. Dropping the promise does
+  // not end the refresh.
+  kj::Promise<Outcome> refresh();
   // Whom to ask what became of the helper when the link to it is lost. It is told in the turn of
   // the loss and must outlive this.
   void onLinkLost(kj::Function<void(EnvironmentActor&)> ask) { recoverer = kj::mv(ask); }
@@ -203,6 +213,17 @@ private:
   bool isUnsettled() const;
   kj::Promise<void> settleLosses(kj::StringPtr message, kj::StringPtr cause);
   kj::Promise<void> abandonInTurn();
+  // Of its sessions and strays, as the linked helper reports them; the end of a recovery.
+  kj::Promise<void> settleInstances(kj::Array<InstanceReport> reports, Outcome& outcome);
+  // The processes go on, or not, and cannot be seen.
+  void losesSight();
+  void askForRecovery();
+  kj::Promise<Outcome> refreshWhenFree();
+  kj::Promise<Outcome> refreshInTurn();
+  Outcome refuseRefresh(const AgentLink* before);
+  kj::Promise<Outcome> commitRefresh(StagedRefresh& staged, const AgentLink& before,
+                                     bool& installed);
+  kj::Promise<Outcome> noteItems(kj::Array<InventoryItem> items);
   kj::Promise<void> takeBackInTurn(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
                                    kj::Array<InstanceReport> reports, Outcome& outcome);
   // When it is known what became of it, or that this cannot be told now.

@@ -51,12 +51,20 @@ void EnvironmentActor::checkLink() {
   for (auto& entry: sessions)
     mayRun = mayRun || entry.value->isLive();
   if (!mayRun) return;  // A stop may end the helper with the rest.
+  losesSight();
+  askForRecovery();
+}
+
+void EnvironmentActor::losesSight() {
   row.state = current;
   for (auto& entry: sessions)
     entry.value->losesSight();
   lostHere = true;
   beginRecovery();
   hub->changed();
+}
+
+void EnvironmentActor::askForRecovery() {
   KJ_IF_MAYBE (ask, recoverer) {
     (*ask)(*this);
   }
@@ -150,6 +158,11 @@ kj::Promise<void> EnvironmentActor::takeBackInTurn(kj::Own<Attachment> reached,
   row.workspace = kj::str(reached->workspace());
   attachment = kj::mv(reached);
   use(kj::mv(reachedLink));
+  co_await settleInstances(kj::mv(reports), outcome);
+}
+
+kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> reports,
+                                                    Outcome& outcome) {
   for (auto& report: reports) {
     kj::Maybe<kj::Own<SessionActor>> owner;
     KJ_IF_MAYBE (session, sessions.find(report.sessionId)) {

@@ -23,6 +23,7 @@ public:
   kj::Own<FakeBackend> make(kj::StringPtr name) {
     FakeOptions options;
     options.name = kj::str(name);
+    options.abilities.refresh = true;
     options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")});
     return kj::heap<FakeBackend>(loop.timer, entropy, world, helpers, kj::mv(options));
   }

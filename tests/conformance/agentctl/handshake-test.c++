@@ -136,6 +136,24 @@ TEST_CASE("a credential is rotated in two phases") {
   CHECK(refused.getToken().size() == 0);
 }
 
+TEST_CASE("who has confirmed a token stays while another rotates it, until that is confirmed") {
+  LogWatch logs;
+  IoLoop loop;
+  Helper helper(loop);
+  auto first = helper.connect();
+  auto control = test::control(loop, *first, helper.nonce.asBytes());
+  auto token = rotate(loop, control, 1);
+  CHECK(confirm(loop, control, 1) == rpc::ErrorCode::NONE);
+
+  auto second = helper.connect();
+  auto beside = test::control(loop, *second, token, CredentialKind::TOKEN);
+  rotate(loop, beside, 2);
+  await(loop, control.infoRequest().send().ignoreResult());
+  CHECK(confirm(loop, beside, 2) == rpc::ErrorCode::NONE);
+  await(loop, first->onDisconnect(), 5 * kj::SECONDS);
+  await(loop, beside.infoRequest().send().ignoreResult());
+}
+
 TEST_CASE("an arm64 helper answers and runs a process") {
   LogWatch logs;
   const char* program = std::getenv("AGENTCTL_ARM64");

@@ -101,8 +101,14 @@ TEST_CASE("fake: a refresh is staged, and then committed or aborted") {
     return kj::mv(staged.get<kj::Own<StagedRefresh>>());
   };
   int published = 0;
+  kj::Maybe<kj::Own<Attachment>> installed;
   auto commit = [&](StagedRefresh& staged) {
-    return staged.commit([&]() { ++published; }).wait(f.loop.waitScope);
+    return staged
+        .commit([&](kj::Own<Attachment> fresh) {
+          ++published;
+          installed = kj::mv(fresh);
+        })
+        .wait(f.loop.waitScope);
   };
   SECTION("committed: the new one is installed, the old one closed") {
     auto restarts = GENERATE(false, true);
@@ -110,6 +116,7 @@ TEST_CASE("fake: a refresh is staged, and then committed or aborted") {
     auto staged = stage();
     CHECK(staged->processRestarted() == restarts);
     CHECK((staged->attachment().helperKey() != attachment->helperKey()) == restarts);
+    CHECK(staged->changedItems().size() == (restarts ? 1u : 0u));
     auto fresh = staged->attachment().dialer()->dial().wait(f.loop.waitScope);
     CHECK(isOpen(f.loop, *old));
     CHECK(commit(*staged) == nullptr);
@@ -119,7 +126,7 @@ TEST_CASE("fake: a refresh is staged, and then committed or aborted") {
     CHECK(KJ_ASSERT_NONNULL(commit(*staged)).code == ErrorCode::WRONG_STATE);
     CHECK(published == 1);
     auto again = f.create();
-    CHECK(again->helperKey() == staged->attachment().helperKey());
+    CHECK(again->helperKey() == KJ_ASSERT_NONNULL(installed)->helperKey());
   }
   SECTION("aborted: nothing has changed") {
     auto staged = stage();
