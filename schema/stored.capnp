@@ -45,6 +45,7 @@ struct LaunchSpec {            # What one start of a process was to be.
   rows @5 :UInt16;
   term @6 :Text;
   pauseWhenFull @7 :Bool;
+  resumeCommand @8 :List(Text);
 }
 
 struct Step {                  # One step of a bring-up.

@@ -143,7 +143,7 @@ struct WorkspaceSpec {
 struct LaunchSpec {
   requestId @0 :RequestId;
   command @1 :List(Text);
-  resumeCommand @2 :List(Text);
+  resumeCommand @2 :List(Text);  # In the command's place when the session is resumed; empty = it.
   variables @3 :List(Variable);
   approvedSecretKeys @4 :List(Text);
   workingDirectory @5 :Text;   # Empty = the workspace's root.

@@ -249,10 +249,13 @@ kj::Promise<void> EnvironmentActor::stopLateCompute() {
 kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   auto found = backend();
   if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
+  while (checkingPlace.running())
+    co_await checkingPlace.settled();
   CreateRequest request;
   request.place = place();
   request.taskTitle = kj::str(row.spec.title);
-  request.reuseRequired = row.spec.workspace.reuseRequired;
+  // Nothing takes the place of a workspace that was there.
+  request.reuseRequired = row.spec.workspace.reuseRequired || row.prepared;
   kj::Maybe<Result<kj::Own<Attachment>>> answer;
   auto creating = found.get<Backend*>()
                       ->createInstance(kj::mv(request), progress, *ledger)
@@ -372,7 +375,7 @@ Result<kj::Own<SessionActor>> EnvironmentActor::findSession(kj::StringPtr idOrPr
 
 bool EnvironmentActor::isBusy() const {
   if (isUnsettled() || bringingUp.running() || current == EnvironmentState::CLEANING) return true;
-  if (launching > 0 || execing > 0 || execs.size() > 0) return true;
+  if (launching > 0 || resumes.size() > 0 || execing > 0 || execs.size() > 0) return true;
   for (auto& entry: sessions) {
     if (entry.value->isLive()) return true;
   }

@@ -14,6 +14,15 @@ class ExecProcess;
 class StagedRefresh;
 struct PreparePlan;
 struct PreparerTools;
+enum class AssemblyPath;
+
+// Whose variables are put together, and when.
+struct Assembly {
+  kj::String sessionId;  // Empty for an exec and for scripts.
+  kj::String processId;
+  AssemblyPath path;
+  kj::Maybe<kj::String> resumeToken;
+};
 
 // One task environment: its place, its sessions, its background work. Counted; owned by the
 // Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
@@ -25,8 +34,8 @@ public:
                    kj::Vector<InventoryItem> inventory);
   ~EnvironmentActor() noexcept(false);
 
-  // A session that the store has, with its latest run.
-  void restore(const SessionRecord& session, const RunRecord& run);
+  // A session that the store has, with its runs: at least one, oldest first.
+  void restore(const SessionRecord& session, kj::ArrayPtr<const RunRecord> runs);
 
   kj::StringPtr id() const { return row.id; }
   kj::StringPtr taskId() const { return row.spec.taskId; }
@@ -95,6 +104,20 @@ public:
   // the result; dropping the promise leaves nothing.
   kj::Promise<Result<kj::Own<ExecProcess>>> exec(LaunchSpec spec);
 
+  // The session's run, which goes on if it is live; else a new one that repeats the latest (D10),
+  // with its variables resolved afresh, in the same place: with the helper that is there, or with a
+  // new one when that is confirmed to be gone. Of `wanted` the request id, the resume command,
+  // `wait`, `start` and the deadline count; more is invalidArgument. Nothing is ever made in place
+  // of a lost workspace (workspaceLost), nor while it cannot be told what runs (unreachable). Who
+  // asks while another does joins that; a request id that was given in the last 24 hours finds its
+  // run. Dropping the promise is as with launch(); a run that could not be started stays as a
+  // failed one.
+  kj::Promise<Result<kj::Own<RunActor>>> resume(kj::Own<SessionActor> session, LaunchSpec wanted);
+  // What whoever converses with the session's agent wants to find again (S1.3.2): for the run
+  // `runId` only, wrongState when another has followed it. The token is kept sealed and given to
+  // the session's next run; empty = none. `context`: JSON or empty.
+  kj::Promise<Outcome> saveProgress(kj::Own<SessionActor> session, SavedProgress progress);
+
   // Starts a session that was launched without. Dropping the promise does not end the start.
   kj::Promise<Outcome> startSession(kj::Own<SessionActor> session);
 
@@ -132,6 +155,8 @@ private:
   friend class ExecProcess;
   struct Launching;  // One launch, shared by its task and all who wait for it.
   struct Execing;    // One exec on its way, shared by its task and its caller.
+  struct Resuming;   // One resume, shared by its task and all who wait for it.
+  struct PlaceCheck;
 
   Services& services;
   HelperLinks& links;
@@ -154,6 +179,8 @@ private:
   kj::HashMap<kj::String, kj::Own<Launching>> requests;
   // Likewise of execs, which are never run twice, and when each was given.
   kj::HashMap<kj::String, kj::TimePoint> execRequests;
+  kj::HashMap<kj::String, kj::Own<Resuming>> resumes;  // In progress, by session.
+  kj::Maybe<kj::Own<PlaceCheck>> placeCheck;           // The one in progress, or the last.
   uint32_t launching = 0;
   uint32_t execing = 0;
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> abandonCreating;     // Null: nothing is created.
@@ -166,7 +193,8 @@ private:
   uint32_t stops = 0;  // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
-  AsyncLock ending;  // stop, cleanUp and recovery take turns.
+  SingleFlight checkingPlace;  // Never while a bring-up creates.
+  AsyncLock ending;            // stop, cleanUp and recovery take turns.
   // Last: no task outlives what it uses. None holds a reference to this, which would be a cycle.
   kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
   SingleFlight idle;   // Of all who wait until `making` is empty.
@@ -195,8 +223,7 @@ private:
   kj::Promise<Result<PreparePlan>> planPreparation();
   PreparerTools preparerTools();
   kj::Maybe<const ProfileRecord&> profile() const;
-  kj::Promise<Result<Resolution>> resolve(kj::ArrayPtr<const Variable> launch, kj::String sessionId,
-                                          kj::String runId);
+  kj::Promise<Result<Resolution>> resolve(kj::ArrayPtr<const Variable> launch, Assembly assembly);
   // A stop or a clean-up does not wait for clones and scripts.
   void interruptPreparation() {
     KJ_IF_MAYBE (fulfiller, interruptPreparing) {
@@ -232,15 +259,28 @@ private:
   void checkLink();
   Outcome refuseUnsettled() const;
   Problem unsettledProblem() const;
-  kj::Promise<Outcome> takeBackOne(kj::Own<SessionActor> session, InstanceReport report);
+  kj::Promise<Outcome> takeBackOne(kj::Own<RunActor> run, InstanceReport report);
   kj::Promise<void> discardStray(kj::String instanceId);
-  kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, kj::String processId,
-                                                         kj::String sessionId);
+  kj::Promise<Result<kj::Own<ProcessActor>>> makeProcess(LaunchSpec spec, Assembly assembly);
   kj::Promise<Result<kj::Own<SessionActor>>> startRun(kj::Own<Launching> work, LaunchSpec spec,
-                                                      kj::String sessionId, kj::String runId,
-                                                      uint32_t stopsBefore);
-  kj::Promise<Outcome> beginRun(const LaunchSpec& spec, kj::StringPtr sessionId,
-                                kj::StringPtr runId);
+                                                      RunRecord run, uint32_t stopsBefore);
+  // A run that begins now, without its spec.
+  RunRecord newRun(const LaunchSpec& spec, kj::String sessionId) const;
+  // `isNew`: the session too.
+  kj::Promise<Outcome> beginRun(const LaunchSpec& spec, const RunRecord& run, bool isNew);
+  Outcome refuseResume(SessionActor& session) const;
+  Outcome interruptedResume(const Resuming& work, SessionActor& session) const;
+  kj::Promise<void> runResume(kj::Own<Resuming> work, kj::Own<SessionActor> session,
+                              LaunchSpec wanted);
+  kj::Promise<Result<kj::Own<RunActor>>> makeResume(kj::Own<Resuming> work,
+                                                    kj::Own<SessionActor> session,
+                                                    LaunchSpec wanted);
+  kj::Promise<Result<kj::Own<RunActor>>> repeatRun(kj::Own<Resuming> work,
+                                                   kj::Own<SessionActor> session, LaunchSpec launch,
+                                                   Assembly assembly);
+  kj::Promise<Outcome> forgetOldRuns(SessionActor& session);
+  kj::Promise<Outcome> checkPlace();
+  kj::Promise<void> lookAtPlace(kj::Own<PlaceCheck> check);
   kj::Promise<void> runLaunch(kj::Own<Launching> work, LaunchSpec spec);
   kj::Promise<Result<kj::Own<SessionActor>>> makeSession(kj::Own<Launching> work, LaunchSpec spec);
   kj::Maybe<kj::Own<Launching>> findLaunch(const LaunchSpec& spec);

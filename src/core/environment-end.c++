@@ -321,7 +321,7 @@ kj::Promise<void> EnvironmentActor::expireLogs(UnixMs before) {
   for (auto& entry: sessions)
     all.add(kj::addRef(*entry.value));
   for (auto& session: all)
-    co_await session->expireLog(before);
+    co_await session->expireLogs(before);
 }
 
 kj::Promise<void> EnvironmentActor::close() {

@@ -1,7 +1,8 @@
 // How processes come into an environment: launches and execs.
 #include "base/encoding.h"
-#include "core/environment-actor.h"
+#include "core/environment-work.h"
 #include "domain/outcomes.h"
+#include "domain/variables-assembly.h"
 
 #include <kj/debug.h>
 
@@ -13,27 +14,6 @@ constexpr kj::Duration REQUEST_MEMORY = 24 * kj::HOURS;  // D9
 constexpr size_t EXEC_REQUESTS = 4096;                   // The oldest is forgotten first.
 
 }  // namespace
-
-struct EnvironmentActor::Launching final: public kj::Refcounted {
-  kj::String key;   // Of the request id; empty = nobody can join.
-  LaunchSpec spec;  // To tell a repetition from a reused id.
-  kj::TimePoint begun;
-  uint32_t waiting = 0;  // Callers; none left = it is to be cancelled.
-  kj::Maybe<Result<kj::Own<SessionActor>>> result;
-  kj::Own<kj::PromiseFulfiller<void>> finish;
-  kj::ForkedPromise<void> finished = nullptr;
-
-  explicit Launching(kj::TimePoint now): begun(now) {
-    auto pair = kj::newPromiseAndFulfiller<void>();
-    finish = kj::mv(pair.fulfiller);
-    finished = pair.promise.fork();
-  }
-};
-
-struct EnvironmentActor::Execing final: public kj::Refcounted {
-  kj::Own<kj::PromiseFulfiller<Result<kj::Own<ExecProcess>>>> answer;
-  bool cancelled = false;
-};
 
 EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, EnvironmentRecord record,
                                    kj::Vector<InventoryItem> inventory)
@@ -55,9 +35,9 @@ EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, Envir
 EnvironmentActor::~EnvironmentActor() noexcept(false) {}
 
 kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeProcess(LaunchSpec launch,
-                                                                         kj::String processId,
-                                                                         kj::String sessionId) {
-  auto resolved = co_await resolve(launch.variables, kj::str(sessionId), kj::str(processId));
+                                                                         Assembly assembly) {
+  auto processId = kj::str(assembly.processId), sessionId = kj::str(assembly.sessionId);
+  auto resolved = co_await resolve(launch.variables, kj::mv(assembly));
   if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
   auto& resolution = resolved.get<Resolution>();
   for (auto& record: resolution.overrides) {
@@ -254,15 +234,14 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own
   KJ_IF_MAYBE (problem, interrupted(work->waiting == 0, stopsBefore)) {
     co_return kj::mv(*problem);
   }
-  auto sessionId = newId(IdKind::SESSION, services.entropy);
-  auto runId = newId(IdKind::RUN, services.entropy);
+  auto run = newRun(launch, newId(IdKind::SESSION, services.entropy));
+  auto sessionId = kj::str(run.sessionId);
   // From here on a crash leaves records that say what there may be.
-  KJ_IF_MAYBE (problem, co_await beginRun(launch, sessionId, runId)) {
+  KJ_IF_MAYBE (problem, co_await beginRun(launch, run, true)) {
     co_return kj::mv(*problem);
   }
   auto made =
-      co_await startRun(kj::addRef(*work), kj::mv(launch), kj::str(sessionId), kj::mv(runId),
-                        stopsBefore)
+      co_await startRun(kj::addRef(*work), kj::mv(launch), kj::mv(run), stopsBefore)
           .catch_([](kj::Exception&& e) -> Result<kj::Own<SessionActor>> { return asProblem(e); });
   if (made.is<Problem>() && sessions.find(sessionId) == nullptr) {
     KJ_IF_MAYBE (problem, co_await ledger->removeSession(kj::str(sessionId))) {
@@ -273,49 +252,62 @@ kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::makeSession(kj::Own
   co_return kj::mv(made);
 }
 
-kj::Promise<Outcome> EnvironmentActor::beginRun(const LaunchSpec& launch, kj::StringPtr sessionId,
-                                                kj::StringPtr runId) {
-  auto at = services.now();
-  SessionRecord session;
-  session.id = kj::str(sessionId);
-  session.environmentId = kj::str(row.id);
-  session.createdAt = session.changedAt = at;
+RunRecord EnvironmentActor::newRun(const LaunchSpec& launch, kj::String sessionId) const {
   RunRecord run;
-  run.id = kj::str(runId);
-  run.sessionId = kj::str(sessionId);
-  run.spec = launch.clone();
+  run.id = newId(IdKind::RUN, services.entropy);
+  run.sessionId = kj::mv(sessionId);
   run.requestId = kj::heapArray<kj::byte>(launch.requestId);
-  run.createdAt = at;
+  run.createdAt = services.now();
+  return run;
+}
+
+kj::Promise<Outcome> EnvironmentActor::beginRun(const LaunchSpec& launch, const RunRecord& begun,
+                                                bool isNew) {
+  kj::Maybe<SessionRecord> made;
+  if (isNew) {
+    SessionRecord session;
+    session.id = kj::str(begun.sessionId);
+    session.environmentId = kj::str(row.id);
+    session.createdAt = session.changedAt = begun.createdAt;
+    made = kj::mv(session);
+  }
+  RunRecord run;
+  run.id = kj::str(begun.id);
+  run.sessionId = kj::str(begun.sessionId);
+  run.spec = launch.clone();
+  run.requestId = kj::heapArray<kj::byte>(begun.requestId);
+  run.createdAt = begun.createdAt;
   RunningRecord running;
-  running.id = kj::str(runId);
-  running.sessionId = kj::str(sessionId);
+  running.id = kj::str(begun.id);
+  running.sessionId = kj::str(begun.sessionId);
   running.taskId = kj::str(row.spec.taskId);
   running.executionProfileId = kj::str(row.profileId);
   running.executorId = kj::str(row.executorId);
   running.runtime = kj::str(row.runtime);
   running.resumable = true;
-  running.agentExecutionId = kj::str(runId);
+  running.agentExecutionId = kj::str(begun.id);
   running.worktreePath = kj::str(row.workspace);
-  running.lastSeenAt = at;
-  return ledger->beginRun(kj::mv(session), kj::mv(run), kj::mv(running));
+  running.lastSeenAt = begun.createdAt;
+  return ledger->beginRun(kj::mv(made), kj::mv(run), kj::mv(running));
 }
 
 // Unwinds what it made when it fails. What could not be unwound stays as a failed session.
 kj::Promise<Result<kj::Own<SessionActor>>> EnvironmentActor::startRun(kj::Own<Launching> work,
                                                                       LaunchSpec launch,
-                                                                      kj::String sessionId,
-                                                                      kj::String runId,
+                                                                      RunRecord run,
                                                                       uint32_t stopsBefore) {
+  auto sessionId = kj::str(run.sessionId);
   bool startNow = launch.start;
   auto failure = interrupted(work->waiting == 0, stopsBefore);
   KJ_IF_MAYBE (problem, failure) {
     co_return kj::mv(*problem);
   }
-  auto made = co_await makeProcess(kj::mv(launch), kj::mv(runId), kj::str(sessionId));
+  auto made = co_await makeProcess(kj::mv(launch), Assembly{kj::str(sessionId), kj::str(run.id),
+                                                            AssemblyPath::PRIMARY, nullptr});
   if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
-  auto session =
-      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub),
-                                   kj::str(sessionId), kj::mv(made.get<kj::Own<ProcessActor>>()));
+  auto session = kj::refcounted<SessionActor>(
+      kj::str(sessionId), kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub),
+                                                   run, kj::mv(made.get<kj::Own<ProcessActor>>())));
   failure = interrupted(work->waiting == 0, stopsBefore);
   if (failure == nullptr) {
     // In the map before the start, so that a stop meanwhile finds it.
@@ -410,8 +402,9 @@ kj::Promise<Result<kj::Own<ProcessActor>>> EnvironmentActor::makeExec(kj::Own<Ex
   KJ_IF_MAYBE (problem, interrupted(work->cancelled, stopsBefore)) {
     co_return kj::mv(*problem);
   }
-  auto made =
-      co_await makeProcess(kj::mv(launch), newId(IdKind::EXEC, services.entropy), kj::String());
+  auto made = co_await makeProcess(kj::mv(launch),
+                                   Assembly{kj::String(), newId(IdKind::EXEC, services.entropy),
+                                            AssemblyPath::PRIMARY, nullptr});
   if (made.is<Problem>()) co_return kj::mv(made.get<Problem>());
   KJ_IF_MAYBE (problem, interrupted(work->cancelled, stopsBefore)) {
     co_await discardQuietly(kj::mv(made.get<kj::Own<ProcessActor>>()));

@@ -7,6 +7,7 @@
 #include "store/profile-table.h"
 #include "store/run-table.h"
 #include "store/running-record-table.h"
+#include "store/secret-table.h"
 #include "store/session-table.h"
 
 #include <kj/debug.h>
@@ -17,10 +18,23 @@ namespace {
 
 // What a row carries besides its texts, for the bound of the store's queue.
 constexpr size_t ROW_BYTES = 512;
+constexpr size_t SESSION_PAGE = 1000;
+
+// One a session, whichever run saved it.
+kj::String resumeTokenId(kj::StringPtr sessionId) { return kj::str("resume-", sessionId); }
+
+void removeResumeToken(Connection& db, kj::StringPtr sessionId) {
+  // Most sessions never had one.
+  KJ_IF_MAYBE (problem, SecretTable(db).remove(resumeTokenId(sessionId))) {
+    if (problem->code != ErrorCode::NOT_FOUND) KJ_LOG(WARNING, "a resume token stays", *problem);
+  }
+}
 
 size_t sizeOf(const LaunchSpec& spec) {
   size_t bytes = ROW_BYTES;
   for (auto& word: spec.command)
+    bytes += word.size();
+  for (auto& word: spec.resumeCommand)
     bytes += word.size();
   for (auto& variable: spec.variables)
     bytes += variable.key.size() + variable.literal.size() + variable.secret.size();
@@ -91,8 +105,17 @@ kj::Promise<Outcome> EnvironmentLedger::change(Change change) {
 }
 
 kj::Promise<Outcome> EnvironmentLedger::remove() {
-  return services.store.write(
-      [id = kj::str(id)](Connection& db) { return EnvironmentTable(db).remove(id); });
+  return services.store.write([id = kj::str(id)](Connection& db) -> Outcome {
+    kj::String after;
+    for (;;) {
+      auto page = SessionTable(db).list(id, after, SESSION_PAGE);
+      for (auto& session: page)
+        removeResumeToken(db, session.id);
+      if (page.size() < SESSION_PAGE) break;
+      after = kj::str(page.back().id);
+    }
+    return EnvironmentTable(db).remove(id);
+  });
 }
 
 // ---- its inventory
@@ -190,6 +213,13 @@ kj::Promise<Outcome> EnvironmentLedger::beginRun(kj::Maybe<SessionRecord> sessio
         KJ_IF_MAYBE (problem, RunTable(db).add(run)) {
           return kj::mv(*problem);
         }
+        if (session == nullptr) {
+          SessionTable::Change change;
+          change.state = SessionState::STARTING;
+          change.at = run.createdAt;
+          auto changed = SessionTable(db).change(run.sessionId, change);
+          if (changed.is<Problem>()) return kj::mv(changed.get<Problem>());
+        }
         auto put = RunningRecordTable(db).put(running);
         if (put.is<Problem>()) return kj::mv(put.get<Problem>());
         return nullptr;
@@ -202,14 +232,17 @@ namespace {
 // The session's state and its running record, together with a change of its run.
 Outcome settleSession(Connection& db, kj::StringPtr sessionId, kj::StringPtr runId,
                       SessionState state, kj::Function<void(RunningRecord&)> edit, UnixMs at) {
+  RunningRecordTable records(db);
+  auto found = records.find(sessionId);
+  KJ_IF_MAYBE (record, found) {
+    if (record->agentExecutionId != runId) return nullptr;  // A later run has taken over.
+  }
   SessionTable::Change change;
   change.state = state;
   change.at = at;
   auto changed = SessionTable(db).change(sessionId, change);
   if (changed.is<Problem>()) return kj::mv(changed.get<Problem>());
-  RunningRecordTable records(db);
-  KJ_IF_MAYBE (record, records.find(sessionId)) {
-    if (record->agentExecutionId != runId) return nullptr;  // A later run has taken over.
+  KJ_IF_MAYBE (record, found) {
     edit(*record);
     record->lastSeenAt = at;
     auto put = records.put(*record);
@@ -255,11 +288,79 @@ kj::Promise<Outcome> EnvironmentLedger::runEnded(kj::String sessionId, kj::Strin
 
 kj::Promise<Outcome> EnvironmentLedger::removeSession(kj::String sessionId) {
   return services.store.write([sessionId = kj::mv(sessionId)](Connection& db) -> Outcome {
+    removeResumeToken(db, sessionId);
     KJ_IF_MAYBE (problem, SessionTable(db).remove(sessionId)) {
       if (problem->code != ErrorCode::NOT_FOUND) return kj::mv(*problem);
     }
     return nullptr;
   });
+}
+
+kj::Promise<Outcome> EnvironmentLedger::removeRun(kj::String runId) {
+  return services.store.write([runId = kj::mv(runId)](Connection& db) -> Outcome {
+    KJ_IF_MAYBE (problem, RunTable(db).remove(runId)) {
+      if (problem->code != ErrorCode::NOT_FOUND) return kj::mv(*problem);
+    }
+    return nullptr;
+  });
+}
+
+// ---- what the conversation keeps
+
+kj::Promise<Result<LaunchSpec>> EnvironmentLedger::launchOf(kj::String runId) {
+  return services.store.read([runId = kj::mv(runId)](Connection& db) -> Result<LaunchSpec> {
+    auto found = RunTable(db).find(runId);
+    KJ_IF_MAYBE (run, found) {
+      return kj::mv(run->spec);
+    }
+    return Problem(ErrorCode::NOT_FOUND, kj::str("no run '", runId, "'"));
+  });
+}
+
+kj::Promise<Result<kj::Maybe<SecretBytes>>> EnvironmentLedger::resumeToken(kj::String sessionId) {
+  return services.secrets.openOwn(resumeTokenId(sessionId));
+}
+
+kj::Promise<Outcome> EnvironmentLedger::saveProgress(kj::String sessionId, SavedProgress progress) {
+  SecretRecord secret;
+  kj::Array<kj::byte> sealed;
+  if (progress.resumeToken.size() > 0) {
+    secret.id = resumeTokenId(sessionId);
+    secret.kind = SecretRecord::Kind::TOKEN;
+    secret.createdAt = secret.updatedAt = services.now();
+    auto done = services.secrets.seal(secret.id, progress.resumeToken.asBytes());
+    if (done.is<Problem>()) return Outcome(kj::mv(done.get<Problem>()));
+    sealed = kj::mv(done.get<kj::Array<kj::byte>>());
+  }
+  auto bytes = ROW_BYTES + sealed.size() + progress.lastMessageId.size() + progress.context.size();
+  return services.store.write(
+      [sessionId = kj::mv(sessionId), secret = kj::mv(secret), sealed = kj::mv(sealed),
+       runId = kj::mv(progress.runId), lastMessageId = kj::mv(progress.lastMessageId),
+       context = kj::mv(progress.context)](Connection& db) -> Outcome {
+        // The record holds the name under which the token is sealed, never the token.
+        KJ_IF_MAYBE (problem, RunningRecordTable(db).saveProgress(sessionId, runId, secret.id,
+                                                                  lastMessageId, context)) {
+          return kj::mv(*problem);
+        }
+        if (secret.id.size() == 0) {
+          removeResumeToken(db, sessionId);
+          return nullptr;
+        }
+        SecretRecord record;
+        record.id = kj::str(secret.id);
+        record.kind = secret.kind;
+        record.createdAt = secret.createdAt;
+        record.updatedAt = secret.updatedAt;
+        SecretTable secrets(db);
+        KJ_IF_MAYBE (present, secrets.find(record.id)) {
+          record.version = present->version;
+          record.createdAt = present->createdAt;
+        }
+        auto put = secrets.put(record, sealed);
+        if (put.is<Problem>()) return kj::mv(put.get<Problem>());
+        return nullptr;
+      },
+      bytes);
 }
 
 }  // namespace capstan

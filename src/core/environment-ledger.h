@@ -53,7 +53,8 @@ public:
 
   // ---- its sessions
 
-  // A run in state STARTING with its running record, and its session if that is new: one commit.
+  // A run in state STARTING with its running record, and its session if that is new (else that is
+  // `starting` again): one commit.
   kj::Promise<Outcome> beginRun(kj::Maybe<SessionRecord> session, RunRecord run,
                                 RunningRecord running);
   kj::Promise<Outcome> runStarted(kj::String sessionId, kj::String runId, int64_t localPid);
@@ -61,6 +62,14 @@ public:
   kj::Promise<Outcome> runEnded(kj::String sessionId, kj::String runId, RunOutcome outcome);
   // With all its rows; an absent one counts as removed.
   kj::Promise<Outcome> removeSession(kj::String sessionId);
+  kj::Promise<Outcome> removeRun(kj::String runId);
+
+  // What run `runId` was to be; notFound without its row.
+  kj::Promise<Result<LaunchSpec>> launchOf(kj::String runId);
+  // Compare-and-set: wrongState when another run has taken over. The token is sealed; empty = none.
+  kj::Promise<Outcome> saveProgress(kj::String sessionId, SavedProgress progress);
+  // What was saved last; null = none.
+  kj::Promise<Result<kj::Maybe<SecretBytes>>> resumeToken(kj::String sessionId);
 
 private:
   Services& services;

@@ -18,12 +18,12 @@ kj::Maybe<const ProfileRecord&> EnvironmentActor::profile() const {
 // The profile's definitions and the launch's, over what the place offers, with the secrets that
 // this environment may use.
 kj::Promise<Result<Resolution>> EnvironmentActor::resolve(kj::ArrayPtr<const Variable> launch,
-                                                          kj::String sessionId, kj::String runId) {
+                                                          Assembly assembly) {
   kj::Vector<Variable> definitions;
   KJ_IF_MAYBE (present, profile()) {
     auto found = backend();
     bool shell = found.is<Backend*>() && found.get<Backend*>()->traits().appliesPreferredShell;
-    auto own = executorProfileDefinitions(present->variables, AssemblyPath::PRIMARY,
+    auto own = executorProfileDefinitions(present->variables, assembly.path,
                                           shell ? PreferredShell::APPLIES : PreferredShell::NONE);
     for (auto& each: own)
       definitions.add(kj::mv(each));
@@ -35,12 +35,17 @@ kj::Promise<Result<Resolution>> EnvironmentActor::resolve(kj::ArrayPtr<const Var
                                                       definitions.asPtr());
   if (revealed.is<Problem>()) co_return kj::mv(revealed.get<Problem>());
   auto reveal = revealed.get<RevealedSecrets>().revealer();
-  co_return assembleVariables(inherited, ProcessIdentity{row.spec.taskId, row.id, sessionId, runId},
-                              definitions, reveal);
+  ProcessIdentity identity{row.spec.taskId, row.id, assembly.sessionId, assembly.processId,
+                           nullptr};
+  KJ_IF_MAYBE (token, assembly.resumeToken) {
+    identity.resumeToken = token->asPtr();
+  }
+  co_return assembleVariables(inherited, identity, definitions, reveal);
 }
 
 kj::Promise<Result<PreparePlan>> EnvironmentActor::planPreparation() {
-  auto resolved = co_await resolve(nullptr, kj::String(), kj::String());
+  auto resolved = co_await resolve(
+      nullptr, Assembly{kj::String(), kj::String(), AssemblyPath::PRIMARY, nullptr});
   if (resolved.is<Problem>()) co_return kj::mv(resolved.get<Problem>());
   PreparePlan plan;
   plan.environmentId = kj::str(row.id);

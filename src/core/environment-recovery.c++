@@ -5,10 +5,12 @@
 
 namespace capstan {
 
-void EnvironmentActor::restore(const SessionRecord& session, const RunRecord& run) {
-  auto restored =
-      kj::refcounted<SessionActor>(services, kj::addRef(*ledger), kj::addRef(*hub), session, run);
-  restoreLaunch(run, *restored);
+void EnvironmentActor::restore(const SessionRecord& session, kj::ArrayPtr<const RunRecord> runs) {
+  kj::Vector<kj::Own<RunActor>> all(runs.size());
+  for (auto& run: runs)
+    all.add(kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub), run));
+  auto restored = kj::refcounted<SessionActor>(kj::str(session.id), kj::mv(all));
+  restoreLaunch(runs.front(), *restored);
   sessions.insert(kj::str(session.id), kj::mv(restored));
 }
 
@@ -164,17 +166,18 @@ kj::Promise<void> EnvironmentActor::takeBackInTurn(kj::Own<Attachment> reached,
 kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> reports,
                                                     Outcome& outcome) {
   for (auto& report: reports) {
-    kj::Maybe<kj::Own<SessionActor>> owner;
+    kj::Maybe<kj::Own<RunActor>> owner;
     KJ_IF_MAYBE (session, sessions.find(report.sessionId)) {
-      bool itsRun = (*session)->runId() == report.id;
-      // Nothing runs on after its end was told.
-      bool over = report.running && !(*session)->isUnsettled() && !(*session)->isLive();
-      if (itsRun && !over) owner = kj::addRef(**session);
+      KJ_IF_MAYBE (run, (*session)->findRun(report.id)) {
+        // Nothing runs on after its end was told.
+        bool over = report.running && !(*run)->isLive();
+        if (!over) owner = kj::mv(*run);
+      }
     }
-    KJ_IF_MAYBE (session, owner) {
+    KJ_IF_MAYBE (run, owner) {
       // One session's failure touches no other; what is not known stays unsettled, for another try.
-      auto id = kj::str((*session)->id());
-      KJ_IF_MAYBE (problem, co_await takeBackOne(kj::mv(*session), kj::mv(report))) {
+      auto id = kj::str((*run)->sessionId());
+      KJ_IF_MAYBE (problem, co_await takeBackOne(kj::mv(*run), kj::mv(report))) {
         KJ_LOG(WARNING, "a session could not be taken back", row.id, id, *problem);
         outcome = kj::mv(*problem);
       }
@@ -200,25 +203,24 @@ kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> re
   checkLink();
 }
 
-kj::Promise<Outcome> EnvironmentActor::takeBackOne(kj::Own<SessionActor> session,
-                                                   InstanceReport report) {
-  if (session->isLive() && !session->isUnsettled()) co_return nullptr;  // By an earlier try.
+kj::Promise<Outcome> EnvironmentActor::takeBackOne(kj::Own<RunActor> run, InstanceReport report) {
+  if (run->isLive() && !run->isUnsettled()) co_return nullptr;  // By an earlier try.
   auto found = co_await KJ_ASSERT_NONNULL(link)->find(kj::str(report.id));
   if (found.is<Problem>()) co_return kj::mv(found.get<Problem>());
   auto process = kj::refcounted<ProcessActor>(
       services, kj::mv(found.get<kj::Own<AgentInstance>>()),
-      KJ_MAP(word, session->status().command) { return kj::str(word); });
+      KJ_MAP(word, run->status().command) { return kj::str(word); });
   if (report.running || report.exit != nullptr) {
     process->takeOver(report.pid, report.startedAt);
-    co_return co_await session->takeBack(kj::mv(process));
+    co_return co_await run->takeBack(kj::mv(process));
   }
   // It was never started, or could not be: nobody will start it any more.
-  if (session->isUnsettled()) {
+  if (run->isUnsettled()) {
     auto why = Problem(ErrorCode::CANCELLED, kj::str("the daemon ended before it was started"));
     KJ_IF_MAYBE (problem, report.error) {
       why = kj::mv(*problem);
     }
-    co_await session->lose(kj::mv(why));
+    co_await run->lose(kj::mv(why));
   }
   co_return co_await process->discard();
 }

@@ -288,6 +288,26 @@ kj::Promise<Result<RevealedSecrets>> SecretVault::revealFor(
   return reveal(kj::mv(environmentId), kj::mv(profileId), names.releaseAsArray());
 }
 
+kj::Promise<Result<kj::Maybe<SecretBytes>>> SecretVault::openOwn(kj::String id) {
+  using Found = kj::Maybe<SecretBytes>;
+  for (;;) {
+    auto changesBefore = keyChanges;
+    auto read = co_await store.read(
+        [id = kj::str(id)](Connection& db) -> Result<kj::Maybe<kj::Array<kj::byte>>> {
+          return SecretTable(db).sealed(id);
+        });
+    if (read.is<Problem>()) co_return kj::mv(read.get<Problem>());
+    KJ_IF_MAYBE (octets, read.get<kj::Maybe<kj::Array<kj::byte>>>()) {
+      auto value = box.open(id, *octets);
+      if (value.is<SecretBytes>()) co_return Found(kj::mv(value.get<SecretBytes>()));
+      // The key was changed between the two.
+      if (keyChanges == changesBefore) co_return kj::mv(value.get<Problem>());
+    } else {
+      co_return Found(nullptr);
+    }
+  }
+}
+
 // ---- the key
 
 kj::Promise<Result<uint64_t>> SecretVault::rotate() {

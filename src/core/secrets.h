@@ -80,6 +80,14 @@ public:
   kj::Promise<Result<RevealedSecrets>> revealFor(kj::String environmentId, kj::String profileId,
                                                  kj::ArrayPtr<const Variable> definitions);
 
+  // Values of Capstan's own, in rows that their owner writes: sealed for the row `id`. The write is
+  // to be asked for in the same turn of the loop.
+  Result<kj::Array<kj::byte>> seal(kj::StringPtr id, kj::ArrayPtr<const kj::byte> value) {
+    return box.seal(id, value, entropy);
+  }
+  // Null = there is no such row.
+  kj::Promise<Result<kj::Maybe<SecretBytes>>> openOwn(kj::String id);
+
   // A new key: everything that is sealed is sealed with it, then the old one goes. Those who ask
   // meanwhile share the run, which goes on without them. The number of sealed values, those of
   // Capstan's own included. A failure leaves both keys, and the next call goes on.

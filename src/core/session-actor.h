@@ -1,98 +1,59 @@
 #pragma once
 
-#include "base/async.h"
-#include "core/change-hub.h"
-#include "core/environment-ledger.h"
-#include "core/process-actor.h"
+#include "core/run-actor.h"
+
+#include <kj/vector.h>
 
 namespace capstan {
 
-// One conversation in an environment with its latest run. Counted; owned by its environment. What
-// it says of the run is what is durable: an end shows when it has been written down.
+// One conversation in an environment: its runs, one after the other, of which only the latest may
+// be live. What is said of the session is said of that one. Counted; owned by its environment.
 class SessionActor final: public kj::Refcounted {
 public:
-  // A new run, created and configured, not started; its records say `starting`. Services outlive
-  // it.
-  SessionActor(Services& services, kj::Own<EnvironmentLedger> ledger, kj::Own<ChangeHub> changes,
-               kj::String id, kj::Own<ProcessActor> run);
-  // As the store has it, with no process that is known. A run that has not ended there is
-  // `recovering` until lose() or a later attachment.
-  SessionActor(Services& services, kj::Own<EnvironmentLedger> ledger, kj::Own<ChangeHub> changes,
-               const SessionRecord& session, const RunRecord& run);
-  ~SessionActor() noexcept(false);
+  // `runs`: at least one, oldest first.
+  SessionActor(kj::String id, kj::Vector<kj::Own<RunActor>> runs);
+  SessionActor(kj::String id, kj::Own<RunActor> run);
 
   kj::StringPtr id() const { return name; }
-  kj::StringPtr runId() const { return run; }
-  SessionState state() const { return current; }
-  // True while its process may still run or be started.
-  bool isLive() const;
-  // While it is not known whether its process runs.
-  bool isUnsettled() const {
-    return current == SessionState::RECOVERING || current == SessionState::RECONNECTING;
-  }
-  // The helper cannot be reached: a run that has not ended is `reconnecting` until takeBack() or
-  // lose().
-  void losesSight();
-  // How the run ended; null while it goes on, and when nobody saw how.
-  kj::Maybe<const ExitStatus&> exit() const { return exitStatus; }
+  RunActor& run() { return *runs.back(); }
+  const RunActor& run() const { return *runs.back(); }
+  // By exact id, also an earlier one.
+  kj::Maybe<kj::Own<RunActor>> findRun(kj::StringPtr runId);
+  // The run that a request with this id, given at or after `notBefore`, has started.
+  kj::Maybe<kj::Own<RunActor>> findRequest(kj::ArrayPtr<const kj::byte> requestId,
+                                           UnixMs notBefore);
+  // `next` is the latest one from now on. The one before has ended.
+  void follow(kj::Own<RunActor> next);
+  size_t runCount() const { return runs.size(); }
+  kj::Own<RunActor> oldestRun() { return kj::addRef(*runs.front()); }
+  // Never the latest.
+  void forgetRun(const RunActor& run);
 
-  // The run's process; instanceLost when it and its output are gone with its helper.
-  Result<kj::Own<ProcessActor>> process();
-
-  // What core itself knows: without positions and descendants.
-  SessionStatus status() const;
-  // Also asks the helper for those; without an answer they stay zero.
-  kj::Promise<SessionStatus> statusWithReport();
-
-  // After a launch that stopped before the start. Resolves when it is durable that the run runs; a
-  // run of which that cannot be written down is ended again.
-  kj::Promise<Outcome> start();
-  // Ends the run with all its descendants, durably. Idempotent. Survivors: internal, with their
-  // number.
+  kj::StringPtr runId() const { return run().id(); }
+  SessionState state() const { return run().state(); }
+  bool isLive() const { return run().isLive(); }
+  bool isUnsettled() const { return run().isUnsettled(); }
+  void losesSight() { run().losesSight(); }
+  kj::Maybe<const ExitStatus&> exit() const { return run().exit(); }
+  Result<kj::Own<ProcessActor>> process() { return run().process(); }
+  SessionStatus status() const { return run().status(); }
+  kj::Promise<SessionStatus> statusWithReport() { return run().statusWithReport(); }
+  kj::Promise<Outcome> start() { return run().start(); }
+  kj::Promise<Result<ExitStatus>> wait() { return run().wait(); }
+  kj::Promise<void> lose(Problem why) { return run().lose(kj::mv(why)); }
   kj::Promise<Outcome> stop(kj::Duration grace, StopMode mode);
-  // The exit, or why it cannot be told. Waits for a start that has not happened yet.
-  kj::Promise<Result<ExitStatus>> wait();
-  // Of a run of an earlier daemon: this is its process, which runs or has ended since. Resolves
-  // when that is durable.
-  kj::Promise<Outcome> takeBack(kj::Own<ProcessActor> process);
-  // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
-  kj::Promise<void> lose(Problem why);
-  // Deletes the log of a run that ended before `before` (wall clock): its process cannot be had any
-  // more. Nothing else changes.
-  kj::Promise<void> expireLog(UnixMs before);
-  // Ends the process, if any, by force, and deletes its log. Its records stay.
+  // How often it was to be stopped: what began before a stop does not start after it.
+  uint32_t stops() const { return stopped; }
+
+  // Of every run.
+  kj::Promise<void> expireLogs(UnixMs before);
+  // The first Problem of several; the others are dealt with all the same.
   kj::Promise<Outcome> discard();
 
 private:
-  Services& services;
-  kj::Own<EnvironmentLedger> ledger;
-  kj::Own<ChangeHub> changes;
   kj::String name;
-  kj::String run;
-  kj::Array<kj::String> command;
-  SessionState current = SessionState::STARTING;
-  UnixMs startedAt = 0;
-  kj::Maybe<ExitStatus> exitStatus;
-  kj::Maybe<Problem> lastError;
-  kj::Maybe<kj::Own<ProcessActor>> live;
-  bool stopRequested = false;
-  bool ended = false;
-  UnixMs endedAt = 0;
-  AsyncLock turns;  // A stop waits for a start in progress, then ends what it started.
-  kj::Own<kj::PromiseFulfiller<void>> finish;
-  kj::ForkedPromise<void> settled = nullptr;  // The run's end is known.
-  kj::Promise<void> ending = nullptr;         // Last: it uses all of the above.
-
-  void prepareEnd();
-  kj::Promise<void> startInTurn(Outcome& outcome);
-  kj::Promise<void> stopInTurn(kj::Duration grace, StopMode mode, Outcome& outcome);
-  kj::Promise<void> watchEnd();
-  void watchInBackground();
-  // Writes the outcome down and shows it, and shows it also when the store does not take it yet.
-  kj::Promise<void> settle(RunOutcome outcome);
-  // Of a run that nothing watches; replaces `ending`.
-  void settleInBackground(RunOutcome outcome);
-  void show(const RunOutcome& outcome);
+  kj::Vector<kj::Own<RunActor>> runs;
+  uint32_t stopped = 0;
 };
 
 }  // namespace capstan

@@ -17,7 +17,7 @@ constexpr size_t PAGE = 100;
 
 struct StoredSession {
   SessionRecord session;
-  kj::Maybe<RunRecord> run;  // The latest.
+  kj::Vector<RunRecord> runs;  // Oldest first.
 };
 struct StoredEnvironment {
   EnvironmentRecord record;
@@ -28,6 +28,7 @@ using Page = kj::Vector<StoredEnvironment>;
 
 // All sessions, whatever the limit for new ones is now.
 constexpr size_t EVERY_SESSION = 1'000'000;
+constexpr size_t EVERY_RUN = 1'000'000;
 
 Result<Page> readPage(Connection& db, kj::StringPtr after) {
   Page page;
@@ -40,8 +41,7 @@ Result<Page> readPage(Connection& db, kj::StringPtr after) {
     stored.inventory = inventory.list(record.id, InventoryTable::Order::OLDEST_FIRST);
     for (auto& session: sessions.list(record.id, "", EVERY_SESSION)) {
       StoredSession each;
-      for (auto& run: runs.list(session.id, 1))
-        each.run = kj::mv(run);
+      each.runs = runs.list(session.id, EVERY_RUN);
       each.session = kj::mv(session);
       stored.sessions.add(kj::mv(each));
     }
@@ -68,9 +68,7 @@ kj::Promise<Outcome> Supervisor::load() {
       auto environment = kj::refcounted<EnvironmentActor>(services, links, kj::mv(stored.record),
                                                           kj::mv(stored.inventory));
       for (auto& session: stored.sessions) {
-        KJ_IF_MAYBE (run, session.run) {
-          environment->restore(session.session, *run);
-        }
+        if (session.runs.size() > 0) environment->restore(session.session, session.runs);
       }
       if (environment->beginRecovery()) {
         auto& list = unknown.findOrCreate(environment->runtime(), [&]() {

@@ -24,6 +24,7 @@ LaunchSpec LaunchSpec::clone() const {
   LaunchSpec result;
   result.requestId = kj::heapArray<kj::byte>(requestId);
   result.command = KJ_MAP(word, command) { return kj::str(word); };
+  result.resumeCommand = KJ_MAP(word, resumeCommand) { return kj::str(word); };
   result.variables = KJ_MAP(variable, variables) { return variable.clone(); };
   result.workingDirectory = kj::str(workingDirectory);
   KJ_IF_MAYBE (t, terminal) {

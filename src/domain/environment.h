@@ -74,6 +74,7 @@ inline constexpr size_t REQUEST_ID_BYTES = 16;
 struct LaunchSpec {
   kj::Array<kj::byte> requestId;  // The client's; empty = every call is a new one.
   kj::Array<kj::String> command;
+  kj::Array<kj::String> resumeCommand;  // In the command's place when resumed; empty = the command.
   kj::Array<Variable> variables;
   kj::String workingDirectory;   // Empty = the workspace's root; relative = below it.
   kj::Maybe<Terminal> terminal;  // Null = pipes.

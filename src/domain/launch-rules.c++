@@ -18,25 +18,30 @@ Problem invalid(kj::StringPtr field, kj::String message) {
   return Problem(ErrorCode::INVALID_ARGUMENT, kj::mv(message)).at(kj::str(field));
 }
 
-Outcome checkCommand(kj::ArrayPtr<const kj::String> command, const Limits& limits) {
+// A token becomes a variable of a process: the kernel takes 128 KiB.
+constexpr size_t PROGRESS_BYTES = 64u << 10;
+constexpr kj::StringPtr RESUME_TOKEN = "CAPSTAN_RESUME_TOKEN"_kj;
+
+Outcome checkCommand(kj::StringPtr field, kj::ArrayPtr<const kj::String> command,
+                     const Limits& limits) {
   if (command.size() == 0 || command[0].size() == 0) {
-    return invalid("spec.command", kj::str("no command given"))
+    return invalid(field, kj::str("no command given"))
         .advise(kj::str("name the program and its arguments"));
   }
   if (command.size() > limits.commandWords) {
-    return invalid("spec.command", kj::str("the command has ", command.size(), " words, at most ",
-                                           limits.commandWords, " are taken"));
+    return invalid(field, kj::str("the command has ", command.size(), " words, at most ",
+                                  limits.commandWords, " are taken"));
   }
   size_t total = 0;
   for (size_t i = 0; i < command.size(); ++i) {
     if (hasNul(command[i])) {
-      return invalid(kj::str("spec.command[", i, "]"), kj::str("a word holds a NUL character"));
+      return invalid(kj::str(field, "[", i, "]"), kj::str("a word holds a NUL character"));
     }
     total += command[i].size() + 1;
   }
   if (total > limits.commandBytes) {
-    return invalid("spec.command", kj::str("the command has ", total, " bytes, at most ",
-                                           limits.commandBytes, " are taken"));
+    return invalid(field, kj::str("the command has ", total, " bytes, at most ",
+                                  limits.commandBytes, " are taken"));
   }
   return nullptr;
 }
@@ -104,8 +109,13 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits) {
   if (spec.requestId.size() != 0 && spec.requestId.size() != REQUEST_ID_BYTES) {
     return invalid("spec.requestId", kj::str("a request id has ", REQUEST_ID_BYTES, " octets"));
   }
-  KJ_IF_MAYBE (problem, checkCommand(spec.command, limits)) {
+  KJ_IF_MAYBE (problem, checkCommand("spec.command", spec.command, limits)) {
     return kj::mv(*problem);
+  }
+  if (spec.resumeCommand.size() > 0) {
+    KJ_IF_MAYBE (problem, checkCommand("spec.resumeCommand", spec.resumeCommand, limits)) {
+      return kj::mv(*problem);
+    }
   }
   KJ_IF_MAYBE (problem, checkVariables(spec.variables, limits)) {
     return kj::mv(*problem);
@@ -117,6 +127,57 @@ Outcome checkLaunch(const LaunchSpec& spec, const Limits& limits) {
     if (terminal->term.size() > 64 || hasNul(terminal->term)) {
       return invalid("spec.terminal.term", kj::str("not a usable terminal name"));
     }
+  }
+  return nullptr;
+}
+
+Outcome checkResume(const LaunchSpec& spec, const Limits& limits) {
+  if (spec.requestId.size() != 0 && spec.requestId.size() != REQUEST_ID_BYTES) {
+    return invalid("spec.requestId", kj::str("a request id has ", REQUEST_ID_BYTES, " octets"));
+  }
+  kj::StringPtr field;
+  if (spec.command.size() > 0) field = "spec.command";
+  if (spec.variables.size() > 0) field = "spec.variables";
+  if (spec.workingDirectory.size() > 0) field = "spec.workingDirectory";
+  if (spec.terminal != nullptr) field = "spec.terminal";
+  if (spec.pauseWhenFull) field = "spec.pauseWhenFull";
+  if (field.size() > 0) {
+    return invalid(field, kj::str("a resume repeats the session's own launch"))
+        .advise(kj::str("give resumeCommand for another command, or launch a new session"));
+  }
+  if (spec.resumeCommand.size() == 0) return nullptr;
+  return checkCommand("spec.resumeCommand", spec.resumeCommand, limits);
+}
+
+LaunchSpec resumedLaunch(LaunchSpec stored, const LaunchSpec& wanted) {
+  auto copied = [](kj::ArrayPtr<const kj::String> words) {
+    return KJ_MAP(word, words) { return kj::str(word); };
+  };
+  if (wanted.resumeCommand.size() > 0) stored.resumeCommand = copied(wanted.resumeCommand);
+  if (stored.resumeCommand.size() > 0) stored.command = copied(stored.resumeCommand);
+  stored.requestId = kj::heapArray<kj::byte>(wanted.requestId);
+  stored.wait = wanted.wait;
+  stored.start = wanted.start;
+  stored.deadline = wanted.deadline;
+  return stored;
+}
+
+Outcome checkProgress(const SavedProgress& progress, const Limits& limits) {
+  if (progress.runId.size() == 0) {
+    return invalid("runId", kj::str("no run is named")).advise(kj::str("Run.id() tells it"));
+  }
+  struct Part {
+    kj::StringPtr field;
+    const kj::String& text;
+    size_t most;
+  };
+  for (auto& part: {Part{"resumeToken", progress.resumeToken, PROGRESS_BYTES},
+                    Part{"lastMessageId", progress.lastMessageId, limits.textBytes},
+                    Part{"contextJson", progress.context, PROGRESS_BYTES}}) {
+    if (part.text.size() > part.most) {
+      return invalid(part.field, kj::str("more than ", part.most, " bytes"));
+    }
+    if (hasNul(part.text)) return invalid(part.field, kj::str("a NUL character"));
   }
   return nullptr;
 }
@@ -165,6 +226,15 @@ Result<Resolution> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherit
   for (auto& definition: definitions) {
     if (!isBlankProfileEntry(definition)) all.add(definition.clone());
   }
+  KJ_IF_MAYBE (token, identity.resumeToken) {
+    for (auto& definition: definitions) {
+      if (definition.key != RESUME_TOKEN) continue;
+      return Problem(ErrorCode::VARIABLE_CONFLICT,
+                     kj::str("the variable ", RESUME_TOKEN, " is defined beside the saved token"))
+          .because(kj::str("defined by ", originWords(definition)))
+          .advise(kj::str("leave it to Capstan"));
+    }
+  }
   auto resolved = resolveVariables(all, reveal);
   if (resolved.is<Problem>()) return kj::mv(resolved.get<Problem>());
   auto resolution = kj::mv(resolved.get<Resolution>());
@@ -179,6 +249,9 @@ Result<Resolution> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherit
     set(ProcessVariable{kj::str(variable.key), kj::str(variable.value), variable.secret});
   for (auto& variable: resolution.variables)
     set(kj::mv(variable));
+  KJ_IF_MAYBE (token, identity.resumeToken) {
+    set(ProcessVariable{kj::str(RESUME_TOKEN), kj::str(*token), true});
+  }
 
   auto variables = kj::heapArrayBuilder<ProcessVariable>(byKey.size());
   for (auto& entry: byKey)

@@ -51,7 +51,8 @@ bool isSameTerminal(const kj::Maybe<Terminal>& a, const kj::Maybe<Terminal>& b) 
 }  // namespace
 
 bool isSameLaunch(const LaunchSpec& a, const LaunchSpec& b) {
-  if (a.command != b.command || a.workingDirectory != b.workingDirectory) return false;
+  if (a.command != b.command || a.resumeCommand != b.resumeCommand) return false;
+  if (a.workingDirectory != b.workingDirectory) return false;
   if (a.pauseWhenFull != b.pauseWhenFull || !isSameTerminal(a.terminal, b.terminal)) return false;
   if (a.variables.size() != b.variables.size()) return false;
   for (auto i: kj::indices(a.variables)) {

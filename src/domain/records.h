@@ -146,6 +146,14 @@ struct RunningRecord {
   uint64_t version = 0;
 };
 
+// What whoever converses with a session's agent wants to find again.
+struct SavedProgress {
+  kj::String runId;          // Of which it is said.
+  kj::String resumeToken;    // A secret; empty = none.
+  kj::String lastMessageId;  // Empty = none.
+  kj::String context;        // JSON; empty = none.
+};
+
 // One thing that was, or is about to be, made for an environment.
 struct InventoryItem {
   enum class State {

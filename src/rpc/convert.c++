@@ -202,11 +202,11 @@ void write(rpc::RuntimeStatus::Builder out, const RuntimeStatus& status) {
 
 Result<LaunchSpec> readLaunch(rpc::LaunchSpec::Reader in) {
   if (in.hasAgent()) return unsupported("spec.agent");
-  if (in.getResumeCommand().size() > 0) return unsupported("spec.resumeCommand");
   if (in.getApprovedSecretKeys().size() > 0) return unsupported("spec.approvedSecretKeys");
   LaunchSpec spec;
   spec.requestId = kj::heapArray<kj::byte>(in.getRequestId());
   spec.command = KJ_MAP(word, in.getCommand())->kj::String { return copy(word); };
+  spec.resumeCommand = KJ_MAP(word, in.getResumeCommand())->kj::String { return copy(word); };
   auto variables = in.getVariables();
   auto builder = kj::heapArrayBuilder<Variable>(variables.size());
   for (auto i: kj::indices(variables)) {

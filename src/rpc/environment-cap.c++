@@ -9,12 +9,6 @@ namespace capstan {
 
 namespace {
 
-template <typename Params>
-kj::Maybe<rpc::Progress::Client> progressOf(Params params) {
-  if (params.hasProgress()) return params.getProgress();
-  return nullptr;
-}
-
 CleanupScope readScope(rpc::TaskEnvironment::CleanupScope scope) {
   switch (scope) {
     case rpc::TaskEnvironment::CleanupScope::ALL:
@@ -62,7 +56,7 @@ protected:
     }
     auto session = kj::mv(launched.get<kj::Own<SessionActor>>());
     auto results = context.getResults();
-    results.setRun(newRunCap(kj::addRef(*session), guard.clone()));
+    results.setRun(newRunCap(kj::addRef(session->run()), guard.clone()));
     results.setSession(newSessionCap(kj::mv(self), kj::mv(session), guard.clone()));
   }
 

@@ -86,32 +86,22 @@ protected:
 // One run of a session, also when a later one has followed it.
 class RunCap final: public ProcessMethods<rpc::Run::Server> {
 public:
-  RunCap(kj::Own<SessionActor> session, Guard guard)
-      : ProcessMethods(kj::mv(guard)),
-        session(kj::mv(session)),
-        run(kj::str(this->session->runId())) {}
+  RunCap(kj::Own<RunActor> run, Guard guard): ProcessMethods(kj::mv(guard)), run(kj::mv(run)) {}
 
 protected:
-  Result<kj::Own<ProcessActor>> process() override {
-    if (session->runId() != run) {
-      return Problem(ErrorCode::INSTANCE_LOST,
-                     kj::str("the run has ended, and run ", session->runId(), " has followed it"));
-    }
-    return session->process();
-  }
+  Result<kj::Own<ProcessActor>> process() override { return run->process(); }
   kj::Promise<void> id(IdContext context) override {
     if (guard.refuses(ruleOf("Run.id"), context)) co_return;
-    context.getResults().setRunId(run);
+    context.getResults().setRunId(run->id());
   }
   // When the end is durable: what is told here is true after a crash too.
   kj::Promise<void> wait(Instance::WaitContext context) override {
     if (guard.refuses(ruleOf("Instance.wait"), context)) co_return;
-    answer(context, co_await kj::addRef(*session)->wait());
+    answer(context, co_await kj::addRef(*run)->wait());
   }
 
 private:
-  kj::Own<SessionActor> session;
-  kj::String run;
+  kj::Own<RunActor> run;
 };
 
 class ExecCap final: public ProcessMethods<rpc::Instance::Server> {
@@ -143,7 +133,7 @@ protected:
   }
   kj::Promise<void> run(RunContext context) override {
     if (guard.refuses(ruleOf("Session.run"), context)) co_return;
-    context.getResults().setRun(newRunCap(kj::addRef(*session), guard.clone()));
+    context.getResults().setRun(newRunCap(kj::addRef(session->run()), guard.clone()));
   }
   kj::Promise<void> start(StartContext context) override {
     if (guard.refuses(ruleOf("Session.start"), context)) co_return;
@@ -152,7 +142,35 @@ protected:
       fail(context.getResults(), *problem);
       co_return;
     }
-    context.getResults().setRun(newRunCap(kj::mv(self), guard.clone()));
+    context.getResults().setRun(newRunCap(kj::addRef(self->run()), guard.clone()));
+  }
+  kj::Promise<void> resume(ResumeContext context) override {
+    if (guard.refuses(ruleOf("Session.resume"), context)) co_return;
+    auto spec = readLaunch(context.getParams().getSpec());
+    if (spec.is<Problem>()) {
+      fail(context.getResults(), spec.get<Problem>());
+      co_return;
+    }
+    ClientProgress progress(progressOf(context.getParams()));
+    auto shown = environment->showProgress(progress);
+    auto resumed =
+        co_await environment->resume(kj::addRef(*session), kj::mv(spec.get<LaunchSpec>()));
+    if (resumed.is<Problem>()) {
+      fail(context.getResults(), resumed.get<Problem>());
+      co_return;
+    }
+    context.getResults().setRun(newRunCap(kj::mv(resumed.get<kj::Own<RunActor>>()), guard.clone()));
+  }
+  kj::Promise<void> saveProgress(SaveProgressContext context) override {
+    if (guard.refuses(ruleOf("Session.saveProgress"), context)) co_return;
+    auto params = context.getParams();
+    SavedProgress progress{copy(params.getRunId()), copy(params.getResumeToken()),
+                           copy(params.getLastMessageId()),
+                           kj::heapString(params.getContextJson().asChars())};
+    KJ_IF_MAYBE (problem,
+                 co_await environment->saveProgress(kj::addRef(*session), kj::mv(progress))) {
+      fail(context.getResults(), *problem);
+    }
   }
   kj::Promise<void> stop(StopContext context) override {
     if (guard.refuses(ruleOf("Session.stop"), context)) co_return;
@@ -173,13 +191,18 @@ protected:
     if (guard.refuses(ruleOf("Session.output"), context)) co_return;
     auto params = context.getParams();
     auto position = params.getPosition();
-    if (position.getRunId().size() > 0 && position.getRunId() != session->runId()) {
-      fail(context.getResults(), Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '",
-                                                                       position.getRunId(), "'"))
-                                     .at(kj::str("position.runId")));
-      co_return;
+    auto run = kj::addRef(session->run());
+    if (position.getRunId().size() > 0) {
+      KJ_IF_MAYBE (found, session->findRun(copy(position.getRunId()))) {
+        run = kj::mv(*found);
+      } else {
+        fail(context.getResults(), Problem(ErrorCode::NOT_FOUND, kj::str("the session has no run '",
+                                                                         position.getRunId(), "'"))
+                                       .at(kj::str("position.runId")));
+        co_return;
+      }
     }
-    auto process = session->process();
+    auto process = run->process();
     if (process.is<Problem>()) {
       fail(context.getResults(), process.get<Problem>());
       co_return;
@@ -196,8 +219,8 @@ private:
 
 }  // namespace
 
-rpc::Run::Client newRunCap(kj::Own<SessionActor> session, Guard guard) {
-  return kj::heap<RunCap>(kj::mv(session), kj::mv(guard));
+rpc::Run::Client newRunCap(kj::Own<RunActor> run, Guard guard) {
+  return kj::heap<RunCap>(kj::mv(run), kj::mv(guard));
 }
 
 rpc::Instance::Client newExecCap(kj::Own<ExecProcess> process, Guard guard) {

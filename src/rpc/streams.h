@@ -51,6 +51,13 @@ kj::Promise<void> deliver(Context context, kj::Own<ProcessActor> process, Guard 
                       kj::mv(process), kj::mv(guard)));
 }
 
+// The client's sink of steps; null = it wants none.
+template <typename Params>
+kj::Maybe<rpc::Progress::Client> progressOf(Params params) {
+  if (params.hasProgress()) return params.getProgress();
+  return nullptr;
+}
+
 // Shows steps to a client's Progress. Reports that the client does not take in time are dropped;
 // a client that is gone is not reported to.
 class ClientProgress final: public ProgressSink, private kj::TaskSet::ErrorHandler {

@@ -227,6 +227,9 @@ kj::Array<kj::byte> encodeLaunchSpec(const LaunchSpec& spec) {
     to.setTerm(terminal->term);
   }
   to.setPauseWhenFull(spec.pauseWhenFull);
+  auto again = to.initResumeCommand(spec.resumeCommand.size());
+  for (size_t i = 0; i < spec.resumeCommand.size(); ++i)
+    again.set(i, spec.resumeCommand[i]);
   return pack(message);
 }
 
@@ -241,6 +244,7 @@ LaunchSpec decodeLaunchSpec(kj::ArrayPtr<const kj::byte> bytes) {
     spec.terminal = Terminal{from.getColumns(), from.getRows(), kj::str(from.getTerm())};
   }
   spec.pauseWhenFull = from.getPauseWhenFull();
+  spec.resumeCommand = KJ_MAP(word, from.getResumeCommand()) { return kj::str(word); };
   return spec;
 }
 

@@ -73,6 +73,7 @@ public:
   }
   Supervisor& core() { return *supervisor; }
   Database& database() { return *store; }
+  SecretVault& secrets() { return *vault; }
   RuntimeRegistry& registry() { return *runtimes; }
   kj::String databasePath() { return state / "capstan.db"; }
   // The helpers that this daemon has started and that still run.
