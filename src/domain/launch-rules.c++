@@ -226,7 +226,7 @@ Result<Resolution> assembleVariables(kj::ArrayPtr<const ProcessVariable> inherit
   for (auto& definition: definitions) {
     if (!isBlankProfileEntry(definition)) all.add(definition.clone());
   }
-  KJ_IF_MAYBE (token, identity.resumeToken) {
+  if (identity.resumeToken != nullptr) {
     for (auto& definition: definitions) {
       if (definition.key != RESUME_TOKEN) continue;
       return Problem(ErrorCode::VARIABLE_CONFLICT,
