@@ -1,5 +1,6 @@
 #include "core/environment-actor.h"
 #include "core/catalog.h"
+#include "core/environment-work.h"
 
 #include <kj/debug.h>
 
@@ -257,8 +258,7 @@ kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   // Nothing takes the place of a workspace that was there.
   request.reuseRequired = row.spec.workspace.reuseRequired || row.prepared;
   kj::Maybe<Result<kj::Own<Attachment>>> answer;
-  auto creating = found.get<Backend*>()
-                      ->createInstance(kj::mv(request), progress, *ledger)
+  auto creating = reachPlace(*found.get<Backend*>(), kj::mv(request), progress, *ledger)
                       .then([&answer](auto&& result) { answer = kj::mv(result); });
   auto abandoned = kj::newPromiseAndFulfiller<void>();
   abandonCreating = kj::mv(abandoned.fulfiller);

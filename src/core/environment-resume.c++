@@ -172,17 +172,21 @@ kj::Promise<Result<kj::Own<RunActor>>> EnvironmentActor::repeatRun(kj::Own<Resum
       failure = interruptedResume(*work, *session);
     }
   }
+  bool made = process != nullptr;
   kj::Own<RunActor> run;
   KJ_IF_MAYBE (present, process) {
     run = kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub), record,
                                    kj::mv(*present));
   } else {
     run = kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub), record);
+    // Before anybody sees it: there is nothing of it that a recovery could find.
+    co_await run->fail(KJ_ASSERT_NONNULL(failure).clone());
   }
   // Before the start, so that a stop meanwhile finds it.
   session->follow(kj::addRef(*run));
   hub->changed();
   KJ_IF_MAYBE (problem, failure) {
+    if (!made) co_return kj::mv(*problem);
     KJ_IF_MAYBE (left, co_await run->discard()) {
       // A helper that was lost has nothing of it.
       if (left->code != ErrorCode::UNREACHABLE) {
@@ -240,8 +244,7 @@ kj::Promise<void> EnvironmentActor::lookAtPlace(kj::Own<PlaceCheck> check) {
   request.taskTitle = kj::str(row.spec.title);
   request.reuseRequired = true;
   auto limit = services.limits.deadlines.launch;
-  auto looking = found.get<Backend*>()
-                     ->createInstance(kj::mv(request), progress, *ledger)
+  auto looking = reachPlace(*found.get<Backend*>(), kj::mv(request), progress, *ledger)
                      .then([](Result<kj::Own<Attachment>>&& result) -> Outcome {
                        if (result.is<Problem>()) return kj::mv(result.get<Problem>());
                        return nullptr;

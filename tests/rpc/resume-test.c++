@@ -258,8 +258,10 @@ TEST_CASE("resume: compute that is gone is made again around the files; lost fil
   CHECK(daemon.wait(session->wait()).is<ExitStatus>());
   docker.world().loseCompute(environment->id());
   REQUIRE(daemon.becomesTrue([&]() { return environment->state() != EnvironmentState::READY; }));
+  CHECK(docker.controls().count("resume") == 0);
   auto run = resumed(daemon, *environment, *session);
   CHECK(outputOf(daemon, *run) == "2\n");
+  CHECK(docker.controls().count("resume") == 1);  // By the runtime's own way.
   docker.world().loseCompute(environment->id());
   docker.world().vanish(fake_kind::VOLUME, FakeWorld::nameOf(environment->id(), fake_kind::VOLUME));
   auto volumes = docker.controls().count("create.volume");
@@ -347,7 +349,7 @@ TEST_CASE("resume: a clean-up that comes meanwhile leaves nothing") {
     auto resuming = environment->resume(kj::addRef(*session), again());
     for (int i = 0; i < 3 * turns && !resuming.poll(daemon.loop.waitScope); ++i) {
     }
-    CHECK(destroy(daemon, *environment).leftovers.size() == 0);
+    CHECK(kj::strArray(destroy(daemon, *environment).leftovers, "; ") == "");
     daemon.wait(resuming.ignoreResult());
     CHECK(eye.everything() == "||||");
     CHECK(notResumed(daemon, *environment, *session).code == ErrorCode::NOT_FOUND);

@@ -24,6 +24,7 @@ public:
     FakeOptions options;
     options.name = kj::str(name);
     options.abilities.refresh = true;
+    options.abilities.resume = true;
     options.variables = kj::arr(ProcessVariable{kj::str("PATH"), kj::str("/usr/bin:/bin")});
     return kj::heap<FakeBackend>(loop.timer, entropy, world, helpers, kj::mv(options));
   }

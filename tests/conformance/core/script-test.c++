@@ -258,7 +258,7 @@ TEST_CASE("an interrupted preparation ends its processes, then says so") {
                           kj::mv(pair.promise));
   CHECK(becomesTrue(place.loop, [&]() {
     work.poll(place.loop.waitScope);
-    return processesWith("71724") >= 2;
+    return processesWith("71724") >= 2 && place.recorder.last().output == "far\n";
   }));
   pair.fulfiller->fulfill();
   auto outcome = test::await(place.loop, kj::mv(work));
