@@ -256,6 +256,8 @@ private:
   // When it is known what became of it, or that this cannot be told now.
   kj::Promise<void> onSettled();
   void tellSettled();
+  // Whoever asks from here on waits for tellSettled(), with those who wait already.
+  void beginSettling();
   void checkLink();
   Outcome refuseUnsettled() const;
   Problem unsettledProblem() const;

@@ -20,10 +20,17 @@ bool EnvironmentActor::beginRecovery() {
   bool atRest = current == EnvironmentState::STOPPED || current == EnvironmentState::FAILED;
   if (atRest && !mayBeThere && interruptedCleanup() == nullptr) return false;
   current = EnvironmentState::RECOVERING;
+  beginSettling();
+  return true;
+}
+
+void EnvironmentActor::beginSettling() {
+  KJ_IF_MAYBE (fulfiller, settle) {
+    if ((*fulfiller)->isWaiting()) return;
+  }
   auto pair = kj::newPromiseAndFulfiller<void>();
   settle = kj::mv(pair.fulfiller);
   settled = pair.promise.fork();
-  return true;
 }
 
 kj::Promise<void> EnvironmentActor::onSettled() {
@@ -116,6 +123,7 @@ kj::Promise<void> EnvironmentActor::abandoned() {
 
 kj::Promise<void> EnvironmentActor::abandonInTurn() {
   if (!isUnsettled()) co_return;
+  beginSettling();  // Also after it could not be told for a while.
   setState(EnvironmentState::RECOVERING);
   auto next =
       row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
@@ -156,6 +164,7 @@ kj::Promise<void> EnvironmentActor::takeBackInTurn(kj::Own<Attachment> reached,
                                                    kj::Array<InstanceReport> reports,
                                                    Outcome& outcome) {
   if (!isUnsettled()) co_return;
+  beginSettling();  // Also after it could not be told for a while.
   setState(EnvironmentState::RECOVERING);
   row.workspace = kj::str(reached->workspace());
   attachment = kj::mv(reached);

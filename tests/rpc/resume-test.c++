@@ -247,6 +247,30 @@ TEST_CASE("resume: while it cannot be told what runs, nothing is replaced") {
   CHECK(session->status().pid == pid);
 }
 
+TEST_CASE("resume: it waits while the loss of what could not be reached is written down") {
+  DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
+  auto& daemon = docker.daemon;
+  auto spec = task("t");
+  spec.executor = kj::str("exec-local-docker");
+  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
+  auto environment = kj::mv(ensured.get<Supervisor::Ensured>().environment);
+  auto session = launched(daemon, *environment, command({"sleep", "1000"}));
+  docker.world().setReachable(environment->id(), false);
+  docker.world().cut(environment->id());
+  REQUIRE(
+      daemon.becomesTrue([&]() { return environment->state() == EnvironmentState::RECONNECTING; }));
+  docker.world().setReachable(environment->id(), true);
+  docker.world().loseCompute(environment->id());
+  while (environment->state() == EnvironmentState::RECONNECTING) {
+    if (daemon.loop.waitScope.poll(1) == 0) {
+      daemon.loop.timer.afterDelay(1 * kj::MILLISECONDS).wait(daemon.loop.waitScope);
+    }
+  }
+  CHECK(environment->state() == EnvironmentState::RECOVERING);
+  resumed(daemon, *environment, *session);
+  CHECK(session->state() == SessionState::RUNNING);
+}
+
 TEST_CASE("resume: compute that is gone is made again around the files; lost files are not") {
   DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
   auto& daemon = docker.daemon;
