@@ -1,6 +1,7 @@
 // How a session goes on (D10): with the run it has, with a new one in the helper that is there, or
 // with a new helper in the place that was kept.
 #include "rpc/records-fixture.h"
+#include "rpc/run-output.h"
 #include "support/fake-runtimes.h"
 
 #include <catch2/generators/catch_generators.hpp>
@@ -34,53 +35,6 @@ Problem notResumed(Daemon& daemon, EnvironmentActor& environment, SessionActor& 
   return kj::mv(result.get<Problem>());
 }
 
-// All output of a run that has ended, or ends soon.
-class Reader final: public OutputReceiver {
-public:
-  Reader(std::string& text, bool& ended): text(text), ended(ended) {}
-  kj::Promise<void> write(uint64_t, OutputStream, kj::ArrayPtr<const kj::byte> bytes) override {
-    text.append(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
-    return kj::READY_NOW;
-  }
-  kj::Promise<void> gap(uint64_t, uint64_t) override { return kj::READY_NOW; }
-  kj::Promise<void> end(uint64_t) override {
-    ended = true;
-    return kj::READY_NOW;
-  }
-
-private:
-  std::string& text;
-  bool& ended;
-};
-
-std::string outputOf(Daemon& daemon, RunActor& run) {
-  auto process = run.process();
-  if (process.is<Problem>()) FAIL(kj::str(process.get<Problem>()).cStr());
-  std::string text;
-  bool ended = false;
-  OutputRequest all;
-  all.follow = true;
-  auto reading =
-      daemon.wait(process.get<kj::Own<ProcessActor>>()->output(all, kj::heap<Reader>(text, ended)));
-  if (reading.is<Problem>()) FAIL(kj::str(reading.get<Problem>()).cStr());
-  CHECK(daemon.becomesTrue([&]() { return ended; }));
-  daemon.wait(run.wait().ignoreResult());
-  return text;
-}
-
-// What it has written so far comes to be `text`.
-bool says(Daemon& daemon, RunActor& run, kj::StringPtr expected) {
-  auto process = run.process();
-  if (process.is<Problem>()) FAIL(kj::str(process.get<Problem>()).cStr());
-  std::string text;
-  bool ended = false;
-  OutputRequest all;
-  all.follow = true;
-  auto reading =
-      daemon.wait(process.get<kj::Own<ProcessActor>>()->output(all, kj::heap<Reader>(text, ended)));
-  return daemon.becomesTrue([&]() { return text == expected.cStr(); });
-}
-
 LaunchSpec says(kj::StringPtr script) { return command({"sh", "-c", script}); }
 
 kj::Own<SessionActor> sessionOf(Daemon& daemon, EnvironmentActor& environment) {
@@ -88,6 +42,13 @@ kj::Own<SessionActor> sessionOf(Daemon& daemon, EnvironmentActor& environment) {
   REQUIRE(status.sessions.size() == 1);
   auto found = environment.findSession(status.sessions[0].id);
   return kj::mv(found.get<kj::Own<SessionActor>>());
+}
+
+kj::Own<EnvironmentActor> onDocker(Daemon& daemon) {
+  auto spec = task("t");
+  spec.executor = kj::str("exec-local-docker");
+  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
+  return kj::mv(ensured.get<Supervisor::Ensured>().environment);
 }
 
 void killHelpers(Daemon& daemon) {
@@ -227,10 +188,7 @@ TEST_CASE("resume: while it cannot be told what runs, nothing is replaced") {
   DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
   auto& daemon = docker.daemon;
   Eye eye(daemon);
-  auto spec = task("t");
-  spec.executor = kj::str("exec-local-docker");
-  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
-  auto environment = kj::mv(ensured.get<Supervisor::Ensured>().environment);
+  auto environment = onDocker(daemon);
   auto session = launched(daemon, *environment, command({"sleep", "1000"}));
   auto pid = session->status().pid;
   docker.world().setReachable(environment->id(), false);
@@ -250,10 +208,7 @@ TEST_CASE("resume: while it cannot be told what runs, nothing is replaced") {
 TEST_CASE("resume: it waits while the loss of what could not be reached is written down") {
   DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
   auto& daemon = docker.daemon;
-  auto spec = task("t");
-  spec.executor = kj::str("exec-local-docker");
-  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
-  auto environment = kj::mv(ensured.get<Supervisor::Ensured>().environment);
+  auto environment = onDocker(daemon);
   auto session = launched(daemon, *environment, command({"sleep", "1000"}));
   docker.world().setReachable(environment->id(), false);
   docker.world().cut(environment->id());
@@ -262,9 +217,8 @@ TEST_CASE("resume: it waits while the loss of what could not be reached is writt
   docker.world().setReachable(environment->id(), true);
   docker.world().loseCompute(environment->id());
   while (environment->state() == EnvironmentState::RECONNECTING) {
-    if (daemon.loop.waitScope.poll(1) == 0) {
-      daemon.loop.timer.afterDelay(1 * kj::MILLISECONDS).wait(daemon.loop.waitScope);
-    }
+    if (daemon.loop.waitScope.poll(1) > 0) continue;
+    daemon.loop.timer.afterDelay(1 * kj::MILLISECONDS).wait(daemon.loop.waitScope);
   }
   CHECK(environment->state() == EnvironmentState::RECOVERING);
   resumed(daemon, *environment, *session);
@@ -274,10 +228,7 @@ TEST_CASE("resume: it waits while the loss of what could not be reached is writt
 TEST_CASE("resume: compute that is gone is made again around the files; lost files are not") {
   DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
   auto& daemon = docker.daemon;
-  auto spec = task("t");
-  spec.executor = kj::str("exec-local-docker");
-  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
-  auto environment = kj::mv(ensured.get<Supervisor::Ensured>().environment);
+  auto environment = onDocker(daemon);
   auto session = launched(daemon, *environment, says("echo x >> log; wc -l < log"));
   CHECK(daemon.wait(session->wait()).is<ExitStatus>());
   docker.world().loseCompute(environment->id());
