@@ -369,8 +369,36 @@ def exit_unseen(world):
     equal(world.capstan("session", "logs", session), "done\n")
 
 
+def resumed(world):
+    """a session that ended, or whose helper was killed, is resumed where it was; a live one joined."""
+    script = "echo x >> log; wc -l < log; exit 3"
+    session = world.json("run", "--detach", "--task", "t", "--", "sh", "-c", script)["sessionId"]
+    wait_until(lambda: world.json("session", "show", session)["state"] == "exited")
+    equal(world.capstan("session", "resume", session, code=3), "2\n")
+    equal(world.capstan("session", "resume", session, "--", "sh", "-c", "cat log; sleep 0"),
+          "x\nx\n")
+    world.capstan("session", "resume", session, "--", "no-such-program", code=127)
+    os.kill(world.helper_pid(), signal.SIGKILL)
+    wait_until(lambda: world.json("env", "show", "t")["state"] == "lost")
+    # Without words the latest command counts.
+    equal(world.capstan("session", "resume", session, "--", "sh", "-c", script, code=3), "3\n")
+    equal(world.capstan("session", "resume", session, code=3), "4\n")
+    shown = world.json("session", "resume", "--detach", session, "--", "sleep", "1000")
+    equal(shown["state"], "running")
+    world.capstan("session", "resume", "--detach", session)
+    contains(world.stderr, "its run goes on")
+    equal(world.json("session", "show", session)["pid"], shown["pid"])
+    world.capstan("session", "stop", session, "--force")
+    workspace = Path(world.json("env", "show", "t")["workspace"])
+    (workspace / "log").unlink()
+    workspace.parent.rename(workspace.parent.with_name("moved"))
+    world.capstan("session", "resume", session, code=125)
+    contains(world.stderr, "[workspaceLost]")
+
+
 if __name__ == "__main__":
     run_cases([streams_and_code, codes_of_a_shell, usage, racing_clients, second_daemon,
                large_both_ways, stopped_reader, descriptors, never_reads, interrupts, client_dies,
                exec_ends_with_client, detached, workspace_of_the_user, variables, json_errors,
-               reader_goes_away, watching, orderly_end, daemon_killed, exit_unseen])
+               reader_goes_away, watching, orderly_end, daemon_killed, exit_unseen,
+               resumed])

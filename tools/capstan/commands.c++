@@ -54,6 +54,10 @@ constexpr OptionRule LOGS[] = {
     {"--from"_kj, "RUN:OFFSET"_kj, "begin at an offset of a run's output; RUN may be left out"_kj},
 };
 
+constexpr OptionRule RESUME[] = {
+    {"--detach"_kj, ""_kj, "do not stay attached; show the session"_kj},
+};
+
 constexpr OptionRule EXECUTOR_UPDATE[] = {
     {"--name"_kj, "N"_kj, "a new name"_kj},
     {"--disable"_kj, ""_kj, "no new task gets it; what is there goes on"_kj},
@@ -120,6 +124,12 @@ const Command COMMANDS[] = {
     {"session logs"_kj, "capstan session logs S [options]"_kj,
      "Print a session's output: its stdout to stdout, its stderr to stderr."_kj,
      "capstan session logs s-k3v5 -f"_kj, LOGS, runSessionLogs},
+    {"session resume"_kj, "capstan session resume S [options] [-- CMD [ARG...]]"_kj,
+     "Go on with a session: attach to its run, or start it again where it was."_kj,
+     "capstan session resume s-k3v5"_kj, RESUME, runSessionResume, true,
+     "A run that has ended is repeated in the same workspace, with its variables and secrets\n"
+     "resolved afresh and CAPSTAN_RESUME_TOKEN set when a token was saved. CMD takes the place of\n"
+     "its command, from then on. Nothing is made in place of a workspace that is lost.\n"_kj},
     {"session stop"_kj, "capstan session stop S [options]"_kj,
      "End a session's run with all its processes."_kj, "capstan session stop s-k3v5"_kj, STOP,
      runSessionStop},

@@ -15,6 +15,7 @@ int runEnvDestroy(Context& context);
 int runSessionList(Context& context);
 int runSessionShow(Context& context);
 int runSessionLogs(Context& context);
+int runSessionResume(Context& context);
 int runSessionStop(Context& context);
 int runExecutorList(Context& context);
 int runExecutorAdd(Context& context);

@@ -333,6 +333,47 @@ int runSessionStop(Context& context) {
   return 0;
 }
 
+int runSessionResume(Context& context) {
+  auto name = context.word(0, "S");
+  context.noMoreWords(1);
+  auto found = findSession(context, name);
+  auto before = ask<rpc::Session::InfoResults>(context, found.session.infoRequest());
+  auto request = found.session.resumeRequest();
+  fillResume(context, request.initSpec());
+  request.setProgress(kj::heap<SlowProgress>(context));
+  // Its response goes at once, as that of subscribe() does.
+  auto resumed = context.wait(request.send().then(
+      [](capnp::Response<rpc::Session::ResumeResults>&& response) -> Result<rpc::Run::Client> {
+        KJ_IF_MAYBE (problem, readProblem(response.getError())) {
+          return kj::mv(*problem);
+        }
+        return response.getRun();
+      }));
+  KJ_IF_MAYBE (problem, resumed.tryGet<Problem>()) {
+    failLaunch(context, kj::mv(*problem));
+  }
+  auto run = resumed.get<rpc::Run::Client>();
+  auto id = ask<rpc::Run::IdResults>(context, run.idRequest());
+  bool goesOn = id.getRunId() == before.getInfo().getRunId();
+  if (context.arguments.has("--detach")) {
+    if (!context.json()) {
+      std::fprintf(stderr, "%s; follow it with: capstan session logs -f %s\n",
+                   goesOn ? "its run goes on" : "a new run was started",
+                   before.getInfo().getId().cStr());
+    }
+    return runSessionShow(context);
+  }
+  uint64_t offset = 0;
+  if (goesOn) {
+    // As after a look away: what was said before is in the logs.
+    auto now = ask<rpc::Session::InfoResults>(context, found.session.infoRequest());
+    offset = now.getInfo().getOutputEnd();
+    std::fprintf(stderr, "capstan: its run goes on; earlier output: capstan session logs %s\n",
+                 now.getInfo().getId().cStr());
+  }
+  return attachRun(context, found.session, run, offset);
+}
+
 int runRuntimes(Context& context) {
   context.noMoreWords(0);
   auto response =

@@ -75,16 +75,6 @@ struct Executed {
   rpc::ByteStream::Client stdinStream;
 };
 
-[[noreturn]] void failLaunch(Context& context, Problem problem) {
-  int code = launchFailureCode(problem);
-  if (code != CAPSTAN_FAILED) {
-    KJ_IF_MAYBE (words, context.arguments.rest()) {
-      problem.message = kj::str((*words)[0], ": ", problem.message);
-    }
-  }
-  fail(kj::mv(problem), code);
-}
-
 Launched launch(Context& context) {
   auto& arguments = context.arguments;
   auto supervisor = context.supervisor();
@@ -188,14 +178,26 @@ void checkSize(kj::ArrayPtr<const kj::String> command, kj::ArrayPtr<const kj::St
        USAGE);
 }
 
+// What stands after --; empty when nothing does.
+kj::ArrayPtr<const kj::String> commandWords(Context& context) {
+  KJ_IF_MAYBE (words, context.arguments.rest()) {
+    return *words;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
+void fillResume(Context& context, rpc::LaunchSpec::Builder spec) {
+  auto command = commandWords(context);
+  checkSize(command, nullptr);
+  auto out = spec.initResumeCommand(command.size());
+  for (auto i: kj::indices(command))
+    out.set(i, command[i]);
+}
+
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec) {
-  auto rest = context.arguments.rest();
-  kj::ArrayPtr<const kj::String> command;
-  KJ_IF_MAYBE (words, rest) {
-    command = *words;
-  }
+  auto command = commandWords(context);
   if (command.size() == 0) failUsage(kj::str("no command given: put it after --"));
   checkSize(command, context.arguments.all("--env"));
   auto out = spec.initCommand(command.size());
@@ -230,6 +232,16 @@ int launchFailureCode(const Problem& problem) {
   return problem.upstreamCode == "ENOENT" ? COMMAND_NOT_FOUND : CANNOT_EXECUTE;
 }
 
+[[noreturn]] void failLaunch(Context& context, Problem problem) {
+  int code = launchFailureCode(problem);
+  if (code != CAPSTAN_FAILED) {
+    KJ_IF_MAYBE (words, context.arguments.rest()) {
+      problem.message = kj::str((*words)[0], ": ", problem.message);
+    }
+  }
+  fail(kj::mv(problem), code);
+}
+
 SlowProgress::SlowProgress(Context& context)
     : begun(context.timer().now()), timer(context.timer()), json(context.json()) {}
 
@@ -254,22 +266,20 @@ kj::Promise<void> SlowProgress::report(ReportContext context) {
   return kj::READY_NOW;
 }
 
-int runRun(Context& context) {
-  context.noMoreWords(0);
-  auto launched = launch(context);
-  if (context.arguments.has("--detach")) return printDetached(context, launched);
-
+int attachRun(Context& context, rpc::Session::Client session, rpc::Run::Client run,
+              uint64_t offset) {
   auto& provider = *context.io.lowLevelProvider;
   auto target = kj::refcounted<OutputTarget>(openOutput(provider, STDOUT_FILENO),
                                              openOutput(provider, STDERR_FILENO));
-  auto delivery = launched.run.outputRequest();
+  auto delivery = run.outputRequest();
+  delivery.setOffset(offset);
   delivery.setSink(target->sink());
   delivery.setFollow(true);
   delivery.setHold(true);  // A slow reader slows the command, as a pipe would.
   auto subscribed = subscribe<rpc::Instance::OutputResults>(kj::mv(delivery));
-  auto stdinStream = launched.run.stdinRequest().send().then(
-      [](capnp::Response<rpc::Instance::StdinResults>&& response)
-          -> kj::Maybe<rpc::ByteStream::Client> {
+  auto stdinStream =
+      run.stdinRequest().send().then([](capnp::Response<rpc::Instance::StdinResults>&& response)
+                                         -> kj::Maybe<rpc::ByteStream::Client> {
         auto refusal = readProblem(response.getError());
         KJ_IF_MAYBE (problem, refusal) {
           // A process that has ended already takes none; its exit says the rest.
@@ -285,11 +295,18 @@ int runRun(Context& context) {
     fail(kj::mv(*problem));
   }
 
-  auto session = launched.session;
-  int code = attach(context, launched.run, kj::mv(stdinStream), *target,
-                    [session]() mutable -> kj::Promise<void> {
-                      return session.stopRequest().send().ignoreResult();
-                    });
+  return attach(context, run, kj::mv(stdinStream), *target,
+                [session]() mutable -> kj::Promise<void> {
+                  return session.stopRequest().send().ignoreResult();
+                });
+}
+
+int runRun(Context& context) {
+  context.noMoreWords(0);
+  auto launched = launch(context);
+  if (context.arguments.has("--detach")) return printDetached(context, launched);
+
+  int code = attachRun(context, launched.session, launched.run, 0);
   if (context.arguments.has("--rm")) removeEnvironment(context, launched.environment);
   return code;
 }

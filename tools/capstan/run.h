@@ -1,5 +1,6 @@
 #pragma once
-// What `run` and `exec` share: the launch's words, and staying attached to a process.
+// What `run`, `exec` and `session resume` share: the launch's words, and staying attached to a
+// process.
 
 #include "client/process-io.h"
 #include "tools/capstan/context.h"
@@ -9,8 +10,13 @@ namespace capstan::cli {
 // Fills command, variables and working directory from the command line.
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec);
 
+// Fills the resume command, when there is one on the command line.
+void fillResume(Context& context, rpc::LaunchSpec::Builder spec);
+
 // 126 or 127 when the problem says that the command could not be executed or found, else 125.
 int launchFailureCode(const Problem& problem);
+// Ends the command with that code and what is wrong.
+[[noreturn]] void failLaunch(Context& context, Problem problem);
 
 // Asks for a delivery and keeps only its subscription. Whoever holds the response makes the daemon
 // hold the request's parameters, the sink among them, and never learns that the delivery was cut.
@@ -48,5 +54,10 @@ private:
 int attach(Context& context, rpc::Instance::Client instance,
            kj::Promise<kj::Maybe<rpc::ByteStream::Client>> stdinStream, OutputTarget& output,
            kj::Function<kj::Promise<void>()> onStop);
+
+// Stays attached to a session's run, its output from `offset` on, until it ends; returns the exit
+// code. A second Ctrl-C stops the session.
+int attachRun(Context& context, rpc::Session::Client session, rpc::Run::Client run,
+              uint64_t offset);
 
 }  // namespace capstan::cli
