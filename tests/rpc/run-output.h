@@ -28,17 +28,22 @@ private:
   bool& ended;
 };
 
-// All output of a run that has ended, or ends soon.
-inline std::string outputOf(Daemon& daemon, RunActor& run) {
+// Delivers all of a run's output to `reader`, and what comes, until the result is dropped.
+inline kj::Own<OutputReading> follow(Daemon& daemon, RunActor& run, kj::Own<RunReader> reader) {
   auto process = run.process();
   if (process.is<Problem>()) FAIL(kj::str(process.get<Problem>()).cStr());
-  std::string text;
-  bool ended = false;
   OutputRequest all;
   all.follow = true;
-  auto reading = daemon.wait(
-      process.get<kj::Own<ProcessActor>>()->output(all, kj::heap<RunReader>(text, ended)));
+  auto reading = daemon.wait(process.get<kj::Own<ProcessActor>>()->output(all, kj::mv(reader)));
   if (reading.is<Problem>()) FAIL(kj::str(reading.get<Problem>()).cStr());
+  return kj::mv(reading.get<kj::Own<OutputReading>>());
+}
+
+// All output of a run that has ended, or ends soon.
+inline std::string outputOf(Daemon& daemon, RunActor& run) {
+  std::string text;
+  bool ended = false;
+  auto reading = follow(daemon, run, kj::heap<RunReader>(text, ended));
   CHECK(daemon.becomesTrue([&]() { return ended; }));
   daemon.wait(run.wait().ignoreResult());
   return text;
@@ -46,14 +51,9 @@ inline std::string outputOf(Daemon& daemon, RunActor& run) {
 
 // What it has written so far comes to be `text`.
 inline bool says(Daemon& daemon, RunActor& run, kj::StringPtr expected) {
-  auto process = run.process();
-  if (process.is<Problem>()) FAIL(kj::str(process.get<Problem>()).cStr());
   std::string text;
   bool ended = false;
-  OutputRequest all;
-  all.follow = true;
-  auto reading = daemon.wait(
-      process.get<kj::Own<ProcessActor>>()->output(all, kj::heap<RunReader>(text, ended)));
+  auto reading = follow(daemon, run, kj::heap<RunReader>(text, ended));
   return daemon.becomesTrue([&]() { return text == expected.cStr(); });
 }
 
