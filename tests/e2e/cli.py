@@ -387,6 +387,8 @@ def resumed(world):
     equal(shown["state"], "running")
     world.capstan("session", "resume", "--detach", session)
     contains(world.stderr, "its run goes on")
+    world.capstan("session", "resume", "--detach", session, "--", "true")
+    contains(world.stderr, "the command after -- was not used")
     equal(world.json("session", "show", session)["pid"], shown["pid"])
     world.capstan("session", "stop", session, "--force")
     workspace = Path(world.json("env", "show", "t")["workspace"])

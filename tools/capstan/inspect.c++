@@ -355,6 +355,9 @@ int runSessionResume(Context& context) {
   auto run = resumed.get<rpc::Run::Client>();
   auto id = ask<rpc::Run::IdResults>(context, run.idRequest());
   bool goesOn = id.getRunId() == before.getInfo().getRunId();
+  if (goesOn && context.arguments.rest() != nullptr) {
+    std::fprintf(stderr, "capstan: its run goes on; the command after -- was not used\n");
+  }
   if (context.arguments.has("--detach")) {
     if (!context.json()) {
       std::fprintf(stderr, "%s; follow it with: capstan session logs -f %s\n",
