@@ -1,6 +1,6 @@
 #include "core/environment-actor.h"
+#include "backends/capabilities.h"
 #include "core/catalog.h"
-#include "core/environment-work.h"
 
 #include <kj/debug.h>
 
@@ -241,10 +241,22 @@ kj::Promise<void> EnvironmentActor::stopLateCompute() {
   auto found = backend();
   if (attachment == nullptr || found.is<Problem>()) co_return;
   auto report = co_await stopCompute(*found.get<Backend*>(), StopMode::GRACEFUL, false)
-                    .catch_([](kj::Exception&& e) { return StopReport{false, asProblem(e)}; });
+                    .catch_([](kj::Exception&& e) {
+                      return StopReport{false, asProblem(e)};
+                    });
   KJ_IF_MAYBE (problem, report.problem) {
     KJ_LOG(WARNING, "a stopped environment's compute may run on", row.id, *problem);
   }
+}
+
+kj::Promise<Result<kj::Own<Attachment>>> EnvironmentActor::reachPlace(Backend& backend,
+                                                                      CreateRequest request) {
+  if (row.prepared) {
+    KJ_IF_MAYBE (resumer, backend.resumer()) {
+      return resumer->resume(kj::mv(request), progress, *ledger);
+    }
+  }
+  return backend.createInstance(kj::mv(request), progress, *ledger);
 }
 
 kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
@@ -258,8 +270,10 @@ kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   // Nothing takes the place of a workspace that was there.
   request.reuseRequired = row.spec.workspace.reuseRequired || row.prepared;
   kj::Maybe<Result<kj::Own<Attachment>>> answer;
-  auto creating = reachPlace(*found.get<Backend*>(), kj::mv(request), progress, *ledger)
-                      .then([&answer](auto&& result) { answer = kj::mv(result); });
+  auto creating =
+      reachPlace(*found.get<Backend*>(), kj::mv(request)).then([&answer](auto&& result) {
+        answer = kj::mv(result);
+      });
   auto abandoned = kj::newPromiseAndFulfiller<void>();
   abandonCreating = kj::mv(abandoned.fulfiller);
   auto waited =

@@ -2,7 +2,6 @@
 // What an environment has under way for callers who may leave: the insides of EnvironmentActor,
 // for its own files.
 
-#include "backends/capabilities.h"
 #include "core/environment-actor.h"
 
 namespace capstan {
@@ -43,19 +42,6 @@ struct EnvironmentActor::Resuming final: public kj::Refcounted {
     finished = pair.promise.fork();
   }
 };
-
-// The place with its helper. What was there before is only started again, by runtimes that know how
-// to; all others find it by its inventory. References outlive the promise.
-inline kj::Promise<Result<kj::Own<Attachment>>> reachPlace(Backend& backend, CreateRequest request,
-                                                           ProgressSink& progress,
-                                                           InventoryLog& log) {
-  if (request.reuseRequired) {
-    KJ_IF_MAYBE (resumer, backend.resumer()) {
-      return resumer->resume(kj::mv(request), progress, log);
-    }
-  }
-  return backend.createInstance(kj::mv(request), progress, log);
-}
 
 struct EnvironmentActor::PlaceCheck final: public kj::Refcounted {
   Outcome fault;

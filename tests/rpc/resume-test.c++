@@ -244,6 +244,23 @@ TEST_CASE("resume: compute that is gone is made again around the files; lost fil
   CHECK(docker.controls().count("create.volume") == volumes);
 }
 
+TEST_CASE("resume: a place that never was is made, though its folder has to be there") {
+  DockerDaemon docker(Limits(), LocalHelpers::Sharing::ONE_EACH);
+  auto& daemon = docker.daemon;
+  TempDir folder;
+  docker.world().addDirectory(folder.path());
+  auto spec = task("t");
+  spec.executor = kj::str("exec-local-docker");
+  spec.workspace.kind = WorkspaceSpec::Kind::DIRECTORY;
+  spec.workspace.directory = kj::str(folder.path());
+  spec.workspace.reuseRequired = true;
+  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
+  if (ensured.is<Problem>()) FAIL(kj::str(ensured.get<Problem>()).cStr());
+  auto environment = kj::mv(ensured.get<Supervisor::Ensured>().environment);
+  bringUp(daemon, *environment);
+  CHECK(docker.controls().count("resume") == 0);
+}
+
 TEST_CASE("resume: two clients at once get the same run, and a request id finds it again") {
   Daemon daemon;
   Eye eye(daemon);
