@@ -131,6 +131,28 @@ Outcome makePlace(PlaceFolder folder) {
   return sync(parentOf(folder));
 }
 
+Outcome checkKept(PlaceFolder folder, bool ownWorkspace) {
+  auto looked = lookAtPlace(folder.clone());
+  if (looked.is<Problem>()) return kj::mv(looked.get<Problem>());
+  if (looked.get<PlaceState>() == PlaceState::FOREIGN) return foreign(folder);
+  bool stands = looked.get<PlaceState>() == PlaceState::OURS;
+  auto path = kj::str(folder.path);
+  if (stands && ownWorkspace) {
+    path = kj::str(folder.path, "/workspace");
+    struct stat info;
+    if (stat(path.cStr(), &info) < 0) {
+      if (errno != ENOENT) return failure(kj::str("cannot look at ", path), errno);
+      stands = false;
+    } else {
+      stands = S_ISDIR(info.st_mode);
+    }
+  }
+  if (stands) return nullptr;
+  return Problem(ErrorCode::WORKSPACE_LOST, kj::str("the environment's folder ", path, " is gone"))
+      .advise(kj::str("put it back, or remove the environment: capstan env destroy"))
+      .retryable(RetryHint::AFTER_USER_ACTION);
+}
+
 Outcome checkGivenWorkspace(kj::String directory) {
   struct stat info;
   int error = stat(directory.cStr(), &info) < 0 ? errno : 0;

@@ -29,6 +29,10 @@ Result<PlaceState> lookAtPlace(PlaceFolder folder);
 // under its name. One that is there with the mark is completed. FOREIGN: ownershipMismatch.
 Outcome makePlace(PlaceFolder folder);
 
+// What makePlace made once is still there: workspaceLost when the folder is gone, or, where the work
+// is done in it (`ownWorkspace`), its workspace. FOREIGN: ownershipMismatch. Reads only.
+Outcome checkKept(PlaceFolder folder, bool ownWorkspace);
+
 // The user's workspace, checked: workspaceLost when it is no folder that can be entered.
 Outcome checkGivenWorkspace(kj::String directory);
 

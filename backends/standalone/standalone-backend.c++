@@ -197,15 +197,12 @@ kj::Promise<Result<InventoryItem>> StandaloneBackend::ensurePlace(CreateRequest 
     auto folder = folderOf(*known);
     // Its maker may have been interrupted; once it was made, nothing makes up for its loss.
     bool finish = known->state == InventoryItem::State::INTENDED;
-    auto look = [folder = folder.clone(), finish]() mutable {
-      auto looked = lookAtPlace(folder.clone());
-      if (looked.is<Problem>()) return Outcome(kj::mv(looked.get<Problem>()));
-      if (!finish && looked.get<PlaceState>() == PlaceState::ABSENT) {
-        return Outcome(Problem(ErrorCode::WORKSPACE_LOST,
-                               kj::str("the environment's folder ", folder.path, " is gone"))
-                           .advise(kj::str("put it back, or remove the environment: capstan env "
-                                           "destroy"))
-                           .retryable(RetryHint::AFTER_USER_ACTION));
+    bool ownWorkspace = request.place.directory == nullptr;
+    auto look = [folder = folder.clone(), finish, ownWorkspace]() mutable {
+      if (!finish) {
+        KJ_IF_MAYBE (problem, checkKept(folder.clone(), ownWorkspace)) {
+          return Outcome(kj::mv(*problem));
+        }
       }
       return makePlace(kj::mv(folder));
     };

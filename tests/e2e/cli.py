@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -392,7 +393,12 @@ def resumed(world):
     equal(world.json("session", "show", session)["pid"], shown["pid"])
     world.capstan("session", "stop", session, "--force")
     workspace = Path(world.json("env", "show", "t")["workspace"])
-    (workspace / "log").unlink()
+    shutil.rmtree(workspace)
+    world.capstan("session", "resume", session, code=125)
+    contains(world.stderr, "[workspaceLost]")
+    equal(workspace.exists(), False)
+    workspace.mkdir()
+    equal(world.capstan("session", "resume", session, "--", "pwd"), f"{workspace}\n")
     workspace.parent.rename(workspace.parent.with_name("moved"))
     world.capstan("session", "resume", session, code=125)
     contains(world.stderr, "[workspaceLost]")

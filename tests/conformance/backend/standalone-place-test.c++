@@ -116,6 +116,26 @@ TEST_CASE("standalone: a removal that was killed anywhere is taken up") {
   CHECK(fs::exists((outside / "file").cStr()));
 }
 
+TEST_CASE("standalone: a place that was kept is whole, or lost") {
+  TempDir parent;
+  auto folder = folderIn(parent);
+  CHECK(KJ_ASSERT_NONNULL(checkKept(folder.clone(), true)).code == ErrorCode::WORKSPACE_LOST);
+  REQUIRE(makePlace(folder.clone()) == nullptr);
+  CHECK(checkKept(folder.clone(), true) == nullptr);
+  auto workspace = kj::str(folder.path, "/workspace");
+  fs::remove(workspace.cStr());
+  auto lost = checkKept(folder.clone(), true);
+  CHECK(KJ_ASSERT_NONNULL(lost).code == ErrorCode::WORKSPACE_LOST);
+  CHECK_FALSE(fs::exists(workspace.cStr()));
+  // Nothing is missed by those who work in a folder of their own.
+  CHECK(checkKept(folder.clone(), false) == nullptr);
+  write(workspace.cStr());
+  CHECK(KJ_ASSERT_NONNULL(checkKept(folder.clone(), true)).code == ErrorCode::WORKSPACE_LOST);
+  fs::remove_all(folder.path.cStr());
+  fs::create_directory(folder.path.cStr());
+  CHECK(KJ_ASSERT_NONNULL(checkKept(folder.clone(), true)).code == ErrorCode::OWNERSHIP_MISMATCH);
+}
+
 TEST_CASE("standalone: folders that were made read-only go too") {
   if (geteuid() != 0) SKIP("another user is needed, which only root can become");
   TempDir parent;
