@@ -97,6 +97,14 @@ Result<kj::Own<ProcessActor>> RunActor::process() {
     return Problem(ErrorCode::RECOVERING, kj::str("the session is being recovered"))
         .retryable(RetryHint::SAME_REQUEST_LATER, 1000);
   }
+  if (current == SessionState::FAILED && startedAt == 0) {
+    auto problem = Problem(ErrorCode::WRONG_STATE,
+                           kj::str("the run was never started: it has no process and no output"));
+    KJ_IF_MAYBE (why, lastError) {
+      problem.cause = kj::str(*why);
+    }
+    return kj::mv(problem);
+  }
   return Problem(ErrorCode::INSTANCE_LOST,
                  kj::str("the run's process and its output are gone with the helper that ran it"))
       .advise(kj::str("capstan session show ", session, " tells how it ended"));

@@ -378,6 +378,14 @@ TEST_CASE(
   set("second");
   auto run = resumed(daemon, *environment, *session);
   CHECK(outputOf(daemon, *run) == std::string("a second ") + environment->id().cStr() + "\n");
+  CHECK(daemon.wait(daemon.secrets().remove(kj::str("k"))) == nullptr);
+  auto missing = notResumed(daemon, *environment, *session);
+  CHECK(session->state() == SessionState::FAILED);
+  // Not that a helper was lost.
+  auto none = session->run().process();
+  REQUIRE(none.is<Problem>());
+  CHECK(none.get<Problem>().code == ErrorCode::WRONG_STATE);
+  CHECK(none.get<Problem>().cause == kj::str(missing));
 }
 
 TEST_CASE("resume: a resume command replaces the command, and is kept for the next time") {
