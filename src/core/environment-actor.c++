@@ -250,13 +250,14 @@ kj::Promise<void> EnvironmentActor::stopLateCompute() {
 }
 
 kj::Promise<Result<kj::Own<Attachment>>> EnvironmentActor::reachPlace(Backend& backend,
-                                                                      CreateRequest request) {
+                                                                      CreateRequest request,
+                                                                      ProgressSink& steps) {
   if (row.prepared) {
     KJ_IF_MAYBE (resumer, backend.resumer()) {
-      return resumer->resume(kj::mv(request), progress, *ledger);
+      return resumer->resume(kj::mv(request), steps, *ledger);
     }
   }
-  return backend.createInstance(kj::mv(request), progress, *ledger);
+  return backend.createInstance(kj::mv(request), steps, *ledger);
 }
 
 kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
@@ -271,7 +272,7 @@ kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   request.reuseRequired = row.spec.workspace.reuseRequired || row.prepared;
   kj::Maybe<Result<kj::Own<Attachment>>> answer;
   auto creating =
-      reachPlace(*found.get<Backend*>(), kj::mv(request)).then([&answer](auto&& result) {
+      reachPlace(*found.get<Backend*>(), kj::mv(request), progress).then([&answer](auto&& result) {
         answer = kj::mv(result);
       });
   auto abandoned = kj::newPromiseAndFulfiller<void>();

@@ -213,7 +213,8 @@ private:
   kj::Promise<Outcome> attach(kj::Duration limit);
   // A place that was complete once is only started again, by runtimes that know how to; all others
   // find it by its inventory, or make it.
-  kj::Promise<Result<kj::Own<Attachment>>> reachPlace(Backend& backend, CreateRequest request);
+  kj::Promise<Result<kj::Own<Attachment>>> reachPlace(Backend& backend, CreateRequest request,
+                                                      ProgressSink& steps);
   // The compute that came up after a stop, which could not know of it.
   kj::Promise<void> stopLateCompute();
   kj::Promise<StopReport> stopCompute(Backend& backend, StopMode mode, bool agentStopFailed);

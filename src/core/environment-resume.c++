@@ -244,7 +244,7 @@ kj::Promise<void> EnvironmentActor::lookAtPlace(kj::Own<PlaceCheck> check) {
   request.taskTitle = kj::str(row.spec.title);
   request.reuseRequired = true;
   auto limit = services.limits.deadlines.launch;
-  auto looking = reachPlace(*found.get<Backend*>(), kj::mv(request))
+  auto looking = reachPlace(*found.get<Backend*>(), kj::mv(request), *check)
                      .then([](Result<kj::Own<Attachment>>&& result) -> Outcome {
                        if (result.is<Problem>()) return kj::mv(result.get<Problem>());
                        return nullptr;

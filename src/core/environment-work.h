@@ -43,8 +43,11 @@ struct EnvironmentActor::Resuming final: public kj::Refcounted {
   }
 };
 
-struct EnvironmentActor::PlaceCheck final: public kj::Refcounted {
+// Its steps are no part of what brought the environment up: nobody is shown them.
+struct EnvironmentActor::PlaceCheck final: public kj::Refcounted, public ProgressSink {
   Outcome fault;
+
+  void report(const PrepareStep&, uint16_t, uint16_t) override {}
 };
 
 }  // namespace capstan

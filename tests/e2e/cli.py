@@ -397,6 +397,8 @@ def resumed(world):
     world.capstan("session", "resume", session, code=125)
     contains(world.stderr, "[workspaceLost]")
     equal(workspace.exists(), False)
+    equal([step["status"] for step in world.json("env", "show", "t")["lastSteps"]],
+          ["completed", "completed"])
     workspace.mkdir()
     equal(world.capstan("session", "resume", session, "--", "pwd"), f"{workspace}\n")
     workspace.parent.rename(workspace.parent.with_name("moved"))
