@@ -176,6 +176,7 @@ public:
         results.setStdin(kj::heap<StdinCap>(kj::mv(instance), *writer));
       } else {
         writeProblem(Problem(ErrorCode::WRONG_STATE, kj::str("another writer holds its input"))
+                         .at(kj::str("takeOver"))
                          .advise(kj::str("take it over")),
                      results.initError());
       }

@@ -44,7 +44,7 @@ void StdinBuffer::check(WriterId writer) const {
   if (closed) {
     kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the process no longer reads its input"));
   }
-  KJ_REQUIRE(!ending, "this input has been ended");
+  if (ending) kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "this input has been ended"));
 }
 
 size_t StdinBuffer::put(kj::ArrayPtr<const kj::byte> bytes) {

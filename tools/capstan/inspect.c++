@@ -84,7 +84,7 @@ void addSessionRow(Table& table, rpc::SessionInfo::Reader session, kj::StringPtr
 
 void printProblem(rpc::Error::Reader error) {
   KJ_IF_MAYBE (problem, readProblem(error)) {
-    std::printf("error        %s [%s]\n", kj::str(*problem).cStr(),
+    std::printf("error        %s [%s]\n", plainLines(kj::str(*problem)).cStr(),
                 errorCodeName(problem->code).cStr());
   }
 }
@@ -261,7 +261,8 @@ int runSessionShow(Context& context) {
       session.getId().cStr(), found.environmentId.cStr(), word(session.getState()).cStr(),
       exitText(session).cStr(), session.getRunId().cStr(), timeText(session.getStartedAt()).cStr(),
       static_cast<unsigned long long>(session.getOutputEnd()),
-      static_cast<unsigned long long>(session.getOutputBegin()), commandText(session, 400).cStr());
+      static_cast<unsigned long long>(session.getOutputBegin()),
+      plain(commandText(session, 400)).cStr());
   if (session.getPid() != 0) std::printf("pid          %d\n", session.getPid());
   if (session.getDescendants() > 0) {
     std::printf("left behind  %u processes of the agent still run: capstan session stop %s\n",
@@ -355,7 +356,7 @@ int runSessionResume(Context& context) {
   auto run = resumed.get<rpc::Run::Client>();
   auto id = ask<rpc::Run::IdResults>(context, run.idRequest());
   bool goesOn = id.getRunId() == before.getInfo().getRunId();
-  if (goesOn && context.arguments.rest() != nullptr) {
+  if (goesOn && commandWords(context).size() > 0) {
     std::fprintf(stderr, "capstan: its run goes on; the command after -- was not used\n");
   }
   if (context.arguments.has("--detach")) {

@@ -106,10 +106,10 @@ int report(const Failure& failure, bool json) {
     std::fprintf(stderr, "%s\n", writer.finish().cStr());
     return failure.code;
   }
-  std::fprintf(stderr, "capstan: %s", problem.message.cStr());
-  if (problem.cause.size() > 0) std::fprintf(stderr, ": %s", problem.cause.cStr());
+  std::fprintf(stderr, "capstan: %s", plainLines(problem.message).cStr());
+  if (problem.cause.size() > 0) std::fprintf(stderr, ": %s", plainLines(problem.cause).cStr());
   std::fprintf(stderr, " [%s]\n", errorCodeName(problem.code).cStr());
-  if (problem.hint.size() > 0) std::fprintf(stderr, "  %s\n", problem.hint.cStr());
+  if (problem.hint.size() > 0) std::fprintf(stderr, "  %s\n", plainLines(problem.hint).cStr());
   return failure.code;
 }
 

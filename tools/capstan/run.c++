@@ -178,15 +178,14 @@ void checkSize(kj::ArrayPtr<const kj::String> command, kj::ArrayPtr<const kj::St
        USAGE);
 }
 
-// What stands after --; empty when nothing does.
+}  // namespace
+
 kj::ArrayPtr<const kj::String> commandWords(Context& context) {
   KJ_IF_MAYBE (words, context.arguments.rest()) {
     return *words;
   }
   return nullptr;
 }
-
-}  // namespace
 
 void fillResume(Context& context, rpc::LaunchSpec::Builder spec) {
   auto command = commandWords(context);
@@ -235,9 +234,8 @@ int launchFailureCode(const Problem& problem) {
 [[noreturn]] void failLaunch(Context& context, Problem problem) {
   int code = launchFailureCode(problem);
   if (code != CAPSTAN_FAILED) {
-    KJ_IF_MAYBE (words, context.arguments.rest()) {
-      problem.message = kj::str((*words)[0], ": ", problem.message);
-    }
+    auto words = commandWords(context);
+    if (words.size() > 0) problem.message = kj::str(words[0], ": ", problem.message);
   }
   fail(kj::mv(problem), code);
 }
@@ -283,7 +281,7 @@ int attachRun(Context& context, rpc::Session::Client session, rpc::Run::Client r
         auto refusal = readProblem(response.getError());
         KJ_IF_MAYBE (problem, refusal) {
           // A process that has ended already takes none; its exit says the rest.
-          if (problem->code != ErrorCode::WRONG_STATE) {
+          if (problem->code != ErrorCode::WRONG_STATE || problem->field == "takeOver") {
             std::fprintf(stderr, "capstan: no stdin: %s\n", kj::str(*problem).cStr());
           }
           return nullptr;

@@ -7,6 +7,9 @@
 
 namespace capstan::cli {
 
+// What stands after --; empty when nothing does.
+kj::ArrayPtr<const kj::String> commandWords(Context& context);
+
 // Fills command, variables and working directory from the command line.
 void fillLaunch(Context& context, rpc::LaunchSpec::Builder spec);
 

@@ -51,6 +51,20 @@ kj::String plain(kj::StringPtr text) {
   return kj::heapString(out.asPtr());
 }
 
+kj::String plainLines(kj::StringPtr text) {
+  kj::Vector<char> out;
+  auto rest = text.asArray();
+  for (;;) {
+    size_t end = 0;
+    while (end < rest.size() && rest[end] != '\n')
+      ++end;
+    appendPlainText(out, rest.slice(0, end));
+    if (end == rest.size()) return kj::heapString(out.asPtr());
+    out.add('\n');
+    rest = rest.slice(end + 1, rest.size());
+  }
+}
+
 Table::Table(std::initializer_list<kj::StringPtr> titles) {
   kj::Vector<kj::String> cells;
   for (auto title: titles)

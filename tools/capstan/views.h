@@ -24,6 +24,8 @@ private:
 
 // A text of somebody else's for a terminal: control characters are escaped.
 kj::String plain(kj::StringPtr text);
+// The same of a text of several lines, which stay lines.
+kj::String plainLines(kj::StringPtr text);
 
 kj::StringPtr word(rpc::EnvironmentState state);
 kj::StringPtr word(rpc::SessionState state);
