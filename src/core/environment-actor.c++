@@ -135,7 +135,9 @@ kj::Promise<EnvironmentStatus> EnvironmentActor::statusWithReports() {
 void EnvironmentActor::begin() { tasks.add(ready().ignoreResult()); }
 
 kj::Own<void> EnvironmentActor::showProgress(ProgressSink& sink) {
-  return kj::heap<ProgressHub::Listener>(progress, sink).attach(kj::addRef(*this));
+  // The steps of an earlier bring-up are no news.
+  auto replay = isPreparing() ? ProgressHub::Replay::ALL : ProgressHub::Replay::NONE;
+  return kj::heap<ProgressHub::Listener>(progress, sink, replay).attach(kj::addRef(*this));
 }
 
 // ---- bring-up
@@ -339,6 +341,13 @@ Problem EnvironmentActor::unsettledProblem() const {
     problem.cause = kj::str(*why);
   }
   return problem;
+}
+
+Outcome EnvironmentActor::refuseStopped(bool stopped, kj::StringPtr words) const {
+  // Removals and the daemon's end count as stops, and have their own words.
+  bool ends = gone || closing || current == EnvironmentState::CLEANING;
+  if (stopped && !ends) return Problem(ErrorCode::CANCELLED, kj::str(words));
+  return refuseNew();
 }
 
 Outcome EnvironmentActor::refuseNew() const {

@@ -90,7 +90,8 @@ public:
   // Starts the bring-up in the background unless it is up or under way.
   void begin();
 
-  // Shows the bring-up's steps to `sink` while the result lives; keeps this environment alive.
+  // Shows the bring-up's steps to `sink` while the result lives, from its first when one is in
+  // progress; keeps this environment alive.
   kj::Own<void> showProgress(ProgressSink& sink);
 
   // A new session with its run. Joins a bring-up in progress; environmentPreparing when that
@@ -110,8 +111,8 @@ public:
   // `wait`, `start` and the deadline count; more is invalidArgument. Nothing is ever made in place
   // of a lost workspace (workspaceLost), nor while it cannot be told what runs (unreachable). Who
   // asks while another does joins that; a request id that was given in the last 24 hours finds its
-  // run. Dropping the promise is as with launch(); a run that could not be started stays as a
-  // failed one.
+  // run, or why that was never started. Dropping the promise is as with launch(); a run that could
+  // not be started stays as a failed one.
   kj::Promise<Result<kj::Own<RunActor>>> resume(kj::Own<SessionActor> session, LaunchSpec wanted);
   // What whoever converses with the session's agent wants to find again (S1.3.2): for the run
   // `runId` only, wrongState when another has followed it. The token is kept sealed and given to
@@ -184,6 +185,7 @@ private:
   uint32_t launching = 0;
   uint32_t execing = 0;
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> abandonCreating;     // Null: nothing is created.
+  kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> abandonLooking;      // Null: nobody looks.
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> interruptPreparing;  // Null: nothing is prepared.
   kj::Maybe<kj::Function<void(EnvironmentActor&)>> recoverer;
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> settle;
@@ -274,6 +276,8 @@ private:
   RunRecord newRun(const LaunchSpec& spec, kj::String sessionId) const;
   // `isNew`: the session too.
   kj::Promise<Outcome> beginRun(const LaunchSpec& spec, const RunRecord& run, bool isNew);
+  // Why what was under way at a stop (`stopped`, with its words) must not go on, or at an end.
+  Outcome refuseStopped(bool stopped, kj::StringPtr words) const;
   Outcome refuseResume(SessionActor& session) const;
   Outcome interruptedResume(const Resuming& work, SessionActor& session) const;
   kj::Promise<void> runResume(kj::Own<Resuming> work, kj::Own<SessionActor> session,

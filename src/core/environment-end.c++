@@ -140,6 +140,9 @@ kj::Promise<StopReport> EnvironmentActor::stopCompute(Backend& backend, StopMode
 }
 
 kj::Promise<void> EnvironmentActor::settleMaking() {
+  KJ_IF_MAYBE (fulfiller, abandonLooking) {
+    (*fulfiller)->fulfill();
+  }
   auto grace = services.limits.deadlines.stopGrace;
   if (co_await within(services.timer, grace, bringingUp.settled()) == Waited::TOO_LATE) {
     KJ_IF_MAYBE (fulfiller, abandonCreating) {

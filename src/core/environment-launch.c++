@@ -209,10 +209,7 @@ Outcome EnvironmentActor::interrupted(bool cancelled, uint32_t stopsBefore) cons
     return Problem(ErrorCode::CANCELLED, kj::str("the launch was cancelled"))
         .retryable(RetryHint::SAME_REQUEST_LATER);
   }
-  if (stops != stopsBefore) {
-    return Problem(ErrorCode::CANCELLED, kj::str("the environment was stopped meanwhile"));
-  }
-  return refuseNew();
+  return refuseStopped(stops != stopsBefore, "the environment was stopped meanwhile");
 }
 
 kj::Promise<void> EnvironmentActor::runLaunch(kj::Own<Launching> work, LaunchSpec launch) {

@@ -178,10 +178,13 @@ kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> re
     kj::Maybe<kj::Own<RunActor>> owner;
     KJ_IF_MAYBE (session, sessions.find(report.sessionId)) {
       KJ_IF_MAYBE (run, (*session)->findRun(report.id)) {
-        // Nothing runs on after its end was told.
-        bool over = report.running && !(*run)->isLive();
-        if (!over) owner = kj::mv(*run);
+        owner = kj::mv(*run);
       }
+    }
+    KJ_IF_MAYBE (run, owner) {
+      // Nothing runs on after its end was told.
+      co_await (*run)->whileSettling();
+      if (report.running && !(*run)->isLive()) owner = nullptr;
     }
     KJ_IF_MAYBE (run, owner) {
       // One session's failure touches no other; what is not known stays unsettled, for another try.

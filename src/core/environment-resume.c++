@@ -18,6 +18,19 @@ Problem cancelled() {
       .retryable(RetryHint::SAME_REQUEST_LATER);
 }
 
+// A request that has failed fails again, whoever repeats it.
+Outcome neverStarted(const RunActor& run) {
+  auto status = run.status();
+  if (status.state != SessionState::FAILED) return nullptr;
+  auto problem = Problem(ErrorCode::INTERNAL, kj::str("the run was never started"));
+  KJ_IF_MAYBE (why, status.lastError) {
+    problem = kj::mv(*why);
+  }
+  return kj::mv(problem)
+      .advise(kj::str("resume again with another request id"))
+      .retryable(RetryHint::NEVER);
+}
+
 }  // namespace
 
 Outcome EnvironmentActor::refuseResume(SessionActor& session) const {
@@ -51,19 +64,22 @@ kj::Promise<Result<kj::Own<RunActor>>> EnvironmentActor::resume(kj::Own<SessionA
       Deadline::after(services.timer, wanted.deadline.orDefault(services.limits.deadlines.launch));
   checkLink();
   if (wanted.wait) co_await until(services.timer, deadline, onSettled());
-  KJ_IF_MAYBE (earlier,
-               session->findRequest(wanted.requestId, services.now() - REQUEST_MEMORY_MS)) {
-    co_return kj::mv(*earlier);
-  }
-  if (session->isLive() && !session->isUnsettled()) co_return kj::addRef(session->run());
-  KJ_IF_MAYBE (refusal, refuseResume(*session)) {
-    co_return kj::mv(*refusal);
-  }
   kj::Own<Resuming> work;
   KJ_IF_MAYBE (present, resumes.find(session->id())) {
     work = kj::addRef(**present);
     ++work->waiting;
   } else {
+    KJ_IF_MAYBE (earlier,
+                 session->findRequest(wanted.requestId, services.now() - REQUEST_MEMORY_MS)) {
+      KJ_IF_MAYBE (problem, neverStarted(**earlier)) {
+        co_return kj::mv(*problem);
+      }
+      co_return kj::mv(*earlier);
+    }
+    if (session->isLive() && !session->isUnsettled()) co_return kj::addRef(session->run());
+    KJ_IF_MAYBE (refusal, refuseResume(*session)) {
+      co_return kj::mv(*refusal);
+    }
     KJ_IF_MAYBE (problem, unlessWaiting(wanted)) {
       co_return kj::mv(*problem);
     }
@@ -98,8 +114,9 @@ kj::Promise<void> EnvironmentActor::runResume(kj::Own<Resuming> work, kj::Own<Se
 
 Outcome EnvironmentActor::interruptedResume(const Resuming& work, SessionActor& session) const {
   if (work.waiting == 0) return cancelled();
-  if (stops != work.stopsBefore || session.stops() != work.sessionStopsBefore) {
-    return Problem(ErrorCode::CANCELLED, kj::str("the session was stopped meanwhile"));
+  bool stopped = stops != work.stopsBefore || session.stops() != work.sessionStopsBefore;
+  KJ_IF_MAYBE (refusal, refuseStopped(stopped, "the session was stopped meanwhile")) {
+    return kj::mv(*refusal);
   }
   return refuseResume(session);
 }
@@ -116,7 +133,11 @@ kj::Promise<Result<kj::Own<RunActor>>> EnvironmentActor::makeResume(kj::Own<Resu
   }
   // A bring-up has looked at the place itself.
   if (wasUp) {
-    KJ_IF_MAYBE (problem, co_await checkPlace()) {
+    auto fault = co_await checkPlace();
+    bool stopped = current == EnvironmentState::STOPPING || current == EnvironmentState::STOPPED;
+    // A look may start what has stopped, and knows of no stop.
+    if (stopped && stops != work->stopsBefore) co_await stopLateCompute();
+    KJ_IF_MAYBE (problem, fault) {
       co_return kj::mv(*problem);
     }
   }
@@ -251,7 +272,15 @@ kj::Promise<void> EnvironmentActor::lookAtPlace(kj::Own<PlaceCheck> check) {
                      })
                      .catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); })
                      .then([&check](Outcome&& outcome) { check->fault = kj::mv(outcome); });
+  auto abandoned = kj::newPromiseAndFulfiller<void>();
+  abandonLooking = kj::mv(abandoned.fulfiller);
+  bool over = false;
+  looking = looking.then([&over]() { over = true; }).exclusiveJoin(kj::mv(abandoned.promise));
   auto waited = co_await within(services.timer, limit, kj::mv(looking));
+  abandonLooking = nullptr;
+  // What was begun is noted, or will be in a moment.
+  if (!over) co_await ledger->settled();
+  if (waited == Waited::DONE && !over) check->fault = cancelled();
   if (waited == Waited::TOO_LATE) {
     check->fault = Problem(ErrorCode::TIMEOUT,
                            kj::str("the runtime did not tell within ", limit / kj::SECONDS, " s"))

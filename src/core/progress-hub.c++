@@ -4,8 +4,9 @@
 
 namespace capstan {
 
-ProgressHub::Listener::Listener(ProgressHub& hub, ProgressSink& sink): hub(hub), sink(sink) {
-  for (size_t i = 0; i < hub.known.size(); ++i)
+ProgressHub::Listener::Listener(ProgressHub& hub, ProgressSink& sink, Replay replay)
+    : hub(hub), sink(sink) {
+  for (size_t i = 0; replay == Replay::ALL && i < hub.known.size(); ++i)
     sink.report(hub.known[i], i, hub.expected);
   hub.listeners.add(*this);
 }

@@ -15,11 +15,12 @@ public:
   explicit ProgressHub(kj::Function<void()> changed): changed(kj::mv(changed)) {}
   KJ_DISALLOW_COPY_AND_MOVE(ProgressHub);
 
-  // Shows `sink` all steps so far and those to come, while the returned object lives. The sink
-  // must outlive that object, that object must not outlive the hub.
+  // Shows `sink` the steps to come while it lives, after those so far if `replay` says so. The sink
+  // must outlive it, it must not outlive the hub.
+  enum class Replay { NONE, ALL };
   class Listener {
   public:
-    Listener(ProgressHub& hub, ProgressSink& sink);
+    Listener(ProgressHub& hub, ProgressSink& sink, Replay replay);
     ~Listener() noexcept(false);
     KJ_DISALLOW_COPY_AND_MOVE(Listener);
 

@@ -78,7 +78,7 @@ bool RunActor::isLive() const {
 }
 
 void RunActor::losesSight() {
-  if (ended) return;
+  if (ended || settling) return;
   KJ_IF_MAYBE (process, live) {
     if ((*process)->exit() != nullptr) return;  // How it ended is being written down.
   }
@@ -210,10 +210,14 @@ kj::Promise<void> RunActor::watchEnd() {
   KJ_IF_MAYBE (problem, process.lost()) {
     outcome.error = problem->clone();
   }
+  settling = true;
   co_await settle(kj::mv(outcome));
 }
 
+// The first to know of an end tells it.
 void RunActor::settleInBackground(RunOutcome outcome) {
+  if (settling) return;
+  settling = true;
   ending = settle(kj::mv(outcome)).eagerlyEvaluate([](kj::Exception&& e) {
     KJ_LOG(ERROR, "the end of a run could not be noted", e);
   });
@@ -271,6 +275,11 @@ kj::Promise<Outcome> RunActor::takeBack(kj::Own<ProcessActor> process) {
   changes->changed();
   watchInBackground();
   co_return nullptr;
+}
+
+kj::Promise<void> RunActor::whileSettling() {
+  if (!settling) return kj::READY_NOW;
+  return settled.addBranch();
 }
 
 kj::Promise<void> RunActor::lose(Problem why) {

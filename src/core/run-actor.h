@@ -61,6 +61,8 @@ public:
   kj::Promise<Outcome> takeBack(kj::Own<ProcessActor> process);
   // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
   kj::Promise<void> lose(Problem why);
+  // Resolves when no end of it is being written down.
+  kj::Promise<void> whileSettling();
   // Of one that has no process: it never began. Resolves when that is settled.
   kj::Promise<void> fail(Problem why);
   // Deletes the log of a run that ended before `before` (wall clock): its process cannot be had any
@@ -84,6 +86,7 @@ private:
   kj::Maybe<Problem> lastError;
   kj::Maybe<kj::Own<ProcessActor>> live;
   bool stopRequested = false;
+  bool settling = false;  // Its end is known and being written down.
   bool ended = false;
   UnixMs endedAt = 0;
   AsyncLock turns;  // A stop waits for a start in progress, then ends what it started.

@@ -258,7 +258,16 @@ kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
       state.kind = Recovered::Kind::UNKNOWN;
       state.why = kj::mv(*problem);
     }
-    if (state.kind == Recovered::Kind::GONE) co_await environment->abandoned();
+    if (state.kind == Recovered::Kind::GONE) {
+      // Nobody waits for ever for what went wrong here.
+      KJ_IF_MAYBE (problem,
+                   co_await environment->abandoned()
+                       .then([]() -> Outcome { return nullptr; })
+                       .catch_([](kj::Exception&& e) -> Outcome { return asProblem(e); })) {
+        state.kind = Recovered::Kind::UNKNOWN;
+        state.why = kj::mv(*problem);
+      }
+    }
     if (state.kind == Recovered::Kind::UNKNOWN) {
       co_await environment->unreachable(kj::mv(state.why));
       unknown.add(kj::mv(environment));

@@ -1,6 +1,6 @@
 // How a session goes on (D10): with the run it has, with a new one in the helper that is there, or
 // with a new helper in the place that was kept.
-#include "rpc/records-fixture.h"
+#include "rpc/resume-fixture.h"
 #include "rpc/run-output.h"
 #include "support/fake-runtimes.h"
 
@@ -13,28 +13,6 @@ namespace capstan::test {
 
 namespace {
 
-LaunchSpec again() { return LaunchSpec(); }
-
-LaunchSpec asked(char id) {
-  LaunchSpec spec;
-  spec.requestId = requestId(id);
-  return spec;
-}
-
-kj::Own<RunActor> resumed(Daemon& daemon, EnvironmentActor& environment, SessionActor& session,
-                          LaunchSpec spec = again()) {
-  auto result = daemon.wait(environment.resume(kj::addRef(session), kj::mv(spec)));
-  if (result.is<Problem>()) FAIL(kj::str(result.get<Problem>()).cStr());
-  return kj::mv(result.get<kj::Own<RunActor>>());
-}
-
-Problem notResumed(Daemon& daemon, EnvironmentActor& environment, SessionActor& session,
-                   LaunchSpec spec = again()) {
-  auto result = daemon.wait(environment.resume(kj::addRef(session), kj::mv(spec)));
-  if (!result.is<Problem>()) FAIL("it was resumed");
-  return kj::mv(result.get<Problem>());
-}
-
 LaunchSpec says(kj::StringPtr script) { return command({"sh", "-c", script}); }
 
 kj::Own<SessionActor> sessionOf(Daemon& daemon, EnvironmentActor& environment) {
@@ -42,13 +20,6 @@ kj::Own<SessionActor> sessionOf(Daemon& daemon, EnvironmentActor& environment) {
   REQUIRE(status.sessions.size() == 1);
   auto found = environment.findSession(status.sessions[0].id);
   return kj::mv(found.get<kj::Own<SessionActor>>());
-}
-
-kj::Own<EnvironmentActor> onDocker(Daemon& daemon) {
-  auto spec = task("t");
-  spec.executor = kj::str("exec-local-docker");
-  auto ensured = daemon.wait(daemon.core().ensure(kj::str(OWNER), kj::mv(spec)));
-  return kj::mv(ensured.get<Supervisor::Ensured>().environment);
 }
 
 void killHelpers(Daemon& daemon) {
@@ -290,62 +261,6 @@ TEST_CASE("resume: two clients at once get the same run, and a request id finds 
   environment = recovered(daemon, "t");
   session = sessionOf(daemon, *environment);
   CHECK(resumed(daemon, *environment, *session, asked('a'))->id() == id);
-}
-
-TEST_CASE("resume: a call that is dropped at any wait leaves a session that can be resumed") {
-  Daemon daemon;
-  Eye eye(daemon);
-  auto environment = environmentOf(daemon, "t");
-  auto session = launched(daemon, *environment, command({"sleep", "1000"}));
-  for (int turns = 0; turns < 40; ++turns) {
-    CHECK(daemon.wait(environment->stopSession(kj::addRef(*session), 0 * kj::SECONDS,
-                                               StopMode::FORCED)) == nullptr);
-    {
-      auto resuming = environment->resume(kj::addRef(*session), again());
-      for (int i = 0; i < turns && !resuming.poll(daemon.loop.waitScope); ++i) {
-      }
-    }
-    // What it began ends, or runs; both may be resumed.
-    resumed(daemon, *environment, *session);
-    CHECK(session->state() == SessionState::RUNNING);
-  }
-  CHECK(instances(daemon) >= 1);
-  CHECK(eye.rows("SELECT id FROM run WHERE state <> 'ended'") == session->runId());
-}
-
-TEST_CASE("resume: a stop that comes meanwhile has the last word") {
-  Daemon daemon;
-  auto environment = environmentOf(daemon, "t");
-  auto session = launched(daemon, *environment, command({"sleep", "1000"}));
-  for (int turns = 0; turns < 30; ++turns) {
-    auto grace = 0 * kj::SECONDS;
-    CHECK(daemon.wait(environment->stopSession(kj::addRef(*session), grace, StopMode::FORCED)) ==
-          nullptr);
-    auto resuming = environment->resume(kj::addRef(*session), again());
-    for (int i = 0; i < turns && !resuming.poll(daemon.loop.waitScope); ++i) {
-    }
-    auto stopping = environment->stopSession(kj::addRef(*session), grace, StopMode::FORCED);
-    daemon.wait(resuming.ignoreResult());
-    CHECK(daemon.wait(kj::mv(stopping)) == nullptr);
-    CHECK_FALSE(session->isLive());
-  }
-}
-
-TEST_CASE("resume: a clean-up that comes meanwhile leaves nothing") {
-  Daemon daemon;
-  Eye eye(daemon);
-  for (int turns = 0; turns < 12; ++turns) {
-    auto environment = environmentOf(daemon, "t");
-    auto session = launched(daemon, *environment, command({"true"}));
-    CHECK(daemon.wait(session->wait()).is<ExitStatus>());
-    auto resuming = environment->resume(kj::addRef(*session), again());
-    for (int i = 0; i < 3 * turns && !resuming.poll(daemon.loop.waitScope); ++i) {
-    }
-    CHECK(kj::strArray(destroy(daemon, *environment).leftovers, "; ") == "");
-    daemon.wait(resuming.ignoreResult());
-    CHECK(eye.everything() == "||||");
-    CHECK(notResumed(daemon, *environment, *session).code == ErrorCode::NOT_FOUND);
-  }
 }
 
 TEST_CASE(
