@@ -60,3 +60,11 @@ struct Step {                  # One step of a bring-up.
   warningDetail @8 :Text;
 }
 struct Steps { entries @0 :List(Step); }
+
+struct Evidence {              # What is kept of a failure.
+  code @0 :UInt16;             # As ErrorCode in error.capnp.
+  message @1 :Text;
+  source @2 :Text;
+  upstreamCode @3 :Text;
+}
+struct EvidenceList { entries @0 :List(Evidence); }

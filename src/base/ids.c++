@@ -38,6 +38,8 @@ kj::StringPtr idPrefix(IdKind kind) {
       return "prof-"_kj;
     case IdKind::SECRET:
       return "sec-"_kj;
+    case IdKind::EPISODE:
+      return "ep-"_kj;
   }
   KJ_UNREACHABLE;
 }

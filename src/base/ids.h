@@ -7,7 +7,7 @@
 
 namespace capstan {
 
-// Each kind has a prefix: env- s- r- g- x- p- exec- prof- sec-.
+// Each kind has a prefix: env- s- r- g- x- p- exec- prof- sec- ep-.
 enum class IdKind {
   ENVIRONMENT,
   SESSION,
@@ -18,6 +18,7 @@ enum class IdKind {
   EXECUTOR,
   PROFILE,
   SECRET,
+  EPISODE,
 };
 
 // The prefix with its hyphen.

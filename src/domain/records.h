@@ -68,6 +68,7 @@ struct EnvironmentRecord {
   UnixMs changedAt = 0;
   kj::Vector<PrepareStep> steps;  // Of the latest bring-up that ended.
   bool prepared = false;          // Repositories and prepare script are done with.
+  kj::String generation;          // Of its compute, when that was reached last; empty = never.
   kj::String cleanupScope;        // How far a clean-up that has begun is to go; empty = none has.
   uint64_t version = 0;
 };

@@ -14,7 +14,7 @@ constexpr kj::StringPtr STATES[] = {
 #define ENVIRONMENT_COLUMNS                                                                     \
   "id, owner, executor_id, executor_type, runtime, profile_id, state, workspace, spec_values, " \
   "request_id, error_code, error_message, created_ms, changed_ms, steps_values, prepared, "     \
-  "cleanup_scope, version"
+  "cleanup_scope, version, generation"
 
 EnvironmentRecord read(Query& row) {
   EnvironmentRecord record;
@@ -35,6 +35,7 @@ EnvironmentRecord read(Query& row) {
   record.prepared = row.integer(15) != 0;
   record.cleanupScope = row.text(16);
   record.version = row.integer(17);
+  record.generation = row.text(18);
   return record;
 }
 
@@ -89,11 +90,12 @@ Outcome EnvironmentTable::add(const EnvironmentRecord& record) {
   }
   auto spec = encodeEnvironmentSpec(record.spec);
   db.run("INSERT INTO environment (task_id, " ENVIRONMENT_COLUMNS
-         ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+         ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)",
          record.spec.taskId, record.id, record.owner, record.executorId, record.executorType,
          record.runtime, record.profileId, wordOf(record.state, STATES), record.workspace, spec,
          request, problemCode(record.lastError), problemMessage(record.lastError), record.createdAt,
-         record.changedAt, encodeSteps(record.steps), record.prepared ? 1 : 0, record.cleanupScope);
+         record.changedAt, encodeSteps(record.steps), record.prepared ? 1 : 0, record.cleanupScope,
+         record.generation);
   return nullptr;
 }
 
@@ -126,12 +128,16 @@ Result<uint64_t> EnvironmentTable::change(kj::StringPtr id, Change change, uint6
     KJ_IF_MAYBE (c, change.cleanupScope) {
       cleanupScope = *c;
     }
+    kj::StringPtr generation = present->generation;
+    KJ_IF_MAYBE (g, change.generation) {
+      generation = *g;
+    }
     db.run(
         "UPDATE environment SET state = ?, workspace = ?, error_code = ?, error_message = ?, "
-        "changed_ms = ?, steps_values = ?, prepared = ?, cleanup_scope = ?, version = version + 1 "
-        "WHERE id = ?",
+        "changed_ms = ?, steps_values = ?, prepared = ?, cleanup_scope = ?, generation = ?, "
+        "version = version + 1 WHERE id = ?",
         wordOf(state, STATES), workspace, problemCode(*error), problemMessage(*error), change.at,
-        encodeSteps(steps), prepared ? 1 : 0, cleanupScope, id);
+        encodeSteps(steps), prepared ? 1 : 0, cleanupScope, generation, id);
     return present->version + 1;
   }
   return rowNotFound("environment", id);

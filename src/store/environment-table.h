@@ -31,6 +31,7 @@ public:
     kj::Maybe<kj::ArrayPtr<const PrepareStep>> steps;
     kj::Maybe<bool> prepared;
     kj::Maybe<kj::StringPtr> cleanupScope;
+    kj::Maybe<kj::StringPtr> generation;
     UnixMs at = 0;
   };
   // The new version. `ifVersion` 0 = whatever it is at.

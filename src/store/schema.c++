@@ -138,7 +138,24 @@ ALTER TABLE control_server ADD COLUMN server_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE control_server ADD COLUMN rotation INTEGER NOT NULL DEFAULT 0;
 )sql"_kj;
 
-constexpr Migration STEPS[] = {{1, VERSION_1}, {2, VERSION_2}};
+// What is known of losses, and which compute an environment had last. An episode goes on while its
+// ended_ms is 0; its evidence begins with the cause.
+constexpr kj::StringPtr VERSION_3 = R"sql(
+ALTER TABLE environment ADD COLUMN generation TEXT NOT NULL DEFAULT '';
+CREATE TABLE episode (
+  id TEXT PRIMARY KEY,
+  environment_id TEXT NOT NULL REFERENCES environment (id) ON DELETE CASCADE,
+  generation TEXT NOT NULL,
+  outcome TEXT NOT NULL CHECK (outcome IN
+    ('healthy', 'terminated', 'missing', 'restarted', 'unknown')),
+  evidence_values BLOB NOT NULL, affected_values BLOB NOT NULL,
+  started_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX episode_environment ON episode (environment_id, started_ms, id);
+CREATE UNIQUE INDEX episode_open ON episode (environment_id) WHERE ended_ms = 0;
+)sql"_kj;
+
+constexpr Migration STEPS[] = {{1, VERSION_1}, {2, VERSION_2}, {3, VERSION_3}};
 
 }  // namespace
 

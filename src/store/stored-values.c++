@@ -193,6 +193,31 @@ kj::Array<kj::byte> encodeSteps(kj::ArrayPtr<const PrepareStep> steps) {
   return pack(message);
 }
 
+kj::Array<kj::byte> encodeEvidence(kj::ArrayPtr<const Problem> problems) {
+  if (problems.size() == 0) return nullptr;
+  capnp::MallocMessageBuilder message;
+  auto list = message.initRoot<stored::EvidenceList>().initEntries(problems.size());
+  for (auto i: kj::indices(problems)) {
+    list[i].setCode(static_cast<uint16_t>(problems[i].code));
+    list[i].setMessage(problems[i].message);
+    list[i].setSource(problems[i].source);
+    list[i].setUpstreamCode(problems[i].upstreamCode);
+  }
+  return pack(message);
+}
+
+kj::Vector<Problem> decodeEvidence(kj::ArrayPtr<const kj::byte> bytes) {
+  Unpacked<stored::EvidenceList> message(bytes);
+  kj::Vector<Problem> problems;
+  for (auto from: message.root().getEntries()) {
+    Problem problem(static_cast<ErrorCode>(from.getCode()), kj::str(from.getMessage()));
+    problem.source = kj::str(from.getSource());
+    problem.upstreamCode = kj::str(from.getUpstreamCode());
+    problems.add(kj::mv(problem));
+  }
+  return problems;
+}
+
 kj::Vector<PrepareStep> decodeSteps(kj::ArrayPtr<const kj::byte> bytes) {
   Unpacked<stored::Steps> message(bytes);
   kj::Vector<PrepareStep> steps;

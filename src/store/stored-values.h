@@ -21,6 +21,10 @@ EnvironmentSpec decodeEnvironmentSpec(kj::ArrayPtr<const kj::byte> bytes);
 kj::Array<kj::byte> encodeSteps(kj::ArrayPtr<const PrepareStep> steps);
 kj::Vector<PrepareStep> decodeSteps(kj::ArrayPtr<const kj::byte> bytes);  // No octets = none.
 
+// Code, message, source and upstream code.
+kj::Array<kj::byte> encodeEvidence(kj::ArrayPtr<const Problem> problems);
+kj::Vector<Problem> decodeEvidence(kj::ArrayPtr<const kj::byte> bytes);  // No octets = none.
+
 // Without `wait`, `start` and `deadline`, which belong to one call.
 kj::Array<kj::byte> encodeLaunchSpec(const LaunchSpec& spec);
 LaunchSpec decodeLaunchSpec(kj::ArrayPtr<const kj::byte> bytes);

@@ -1,5 +1,6 @@
 #include "store-fixture.h"
 #include "store/control-server-table.h"
+#include "store/episode-table.h"
 #include "store/inventory-table.h"
 #include "store/profile-table.h"
 #include "store/run-table.h"
@@ -407,6 +408,55 @@ TEST_CASE("rows without what they belong to are refused by name") {
   RunningRecord record;
   record.sessionId = kj::str("s-9");
   CHECK(problemOf(t.running.put(record)).code == ErrorCode::NOT_FOUND);
+}
+
+TEST_CASE("episodes: one goes on, the last ones stay") {
+  Tables t;
+  t.begin();
+  EpisodeTable episodes(t.db);
+  EpisodeRecord one;
+  one.id = kj::str("ep-1");
+  one.environmentId = kj::str("env-2");
+  CHECK(problemOf(episodes.put(one)).code == ErrorCode::NOT_FOUND);
+  one.environmentId = kj::str("env-1");
+  one.generation = kj::str("g");
+  one.cause = Problem(ErrorCode::UNREACHABLE, kj::str("no answer")).from("ssh", kj::str("E1"));
+  one.blockers.add(Problem(ErrorCode::TIMEOUT, kj::str("too late")));
+  one.startedAt = 1000;
+  fine(episodes.put(one));
+  auto other = one.clone();
+  other.id = kj::str("ep-2");
+  CHECK(problemOf(episodes.put(other)).code == ErrorCode::WRONG_STATE);
+  one.outcome = EpisodeOutcome::TERMINATED;
+  one.affected.add(kj::str("s-1"));
+  one.endedAt = 1500;
+  fine(episodes.put(one));
+  auto listed = episodes.list("env-1");
+  REQUIRE(listed.size() == 1);
+  CHECK(listed[0].outcome == EpisodeOutcome::TERMINATED);
+  CHECK(listed[0].generation == "g");
+  CHECK(listed[0].cause.code == ErrorCode::UNREACHABLE);
+  CHECK(listed[0].cause.source == "ssh");
+  REQUIRE(listed[0].blockers.size() == 1);
+  CHECK(listed[0].blockers[0].message == "too late");
+  CHECK(listed[0].affected[0] == "s-1");
+  CHECK(listed[0].endedAt == 1500);
+  // Beyond the bound the oldest go, whatever the clock says of the one that goes on.
+  for (int i = 0; i < 30; ++i) {
+    auto next = one.clone();
+    next.id = kj::str("ep-", 100 + i);
+    next.startedAt = 2000 + i;
+    next.endedAt = 3000 + i;
+    fine(episodes.put(next));
+  }
+  other.startedAt = 1;
+  fine(episodes.put(other));
+  listed = episodes.list("env-1");
+  REQUIRE(listed.size() == EPISODES_KEPT);
+  CHECK(listed[0].id == "ep-115");
+  CHECK(listed.back().id == "ep-2");
+  fine(t.environments.remove("env-1"));
+  CHECK(episodes.list("env-1").size() == 0);
 }
 
 }  // namespace capstan
