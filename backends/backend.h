@@ -90,6 +90,8 @@ public:
 
   // Names the helper: attachments with equal keys reach the same one, over one link.
   virtual kj::StringPtr helperKey() const = 0;
+  // Tells the compute from what stood in its place before, as RuntimeObserver's. Not empty.
+  virtual kj::StringPtr generation() const = 0;
   // A way to the helper, also after a loss. The result may outlive the attachment.
   virtual kj::Own<StreamDialer> dialer() = 0;
   // What opens the helper: what it was started with, or the token of `rotation()`. Good for the
@@ -163,6 +165,8 @@ struct Recovered {
   Kind kind = Kind::UNKNOWN;
   kj::Maybe<kj::Own<Attachment>> attachment;
   kj::Maybe<Problem> why;
+  // RETAINED or UNAVAILABLE only when it was looked for; a record of it proves neither.
+  HealthAxis workspace = HealthAxis::UNKNOWN;
 };
 
 enum class CleanupScope {

@@ -72,22 +72,25 @@ struct EnvironmentStatus {
   seq @18 :UInt64;             # Position in this environment's events.
   workspace @19 :Text;         # Path inside the environment.
 }
-struct Health {                # Three axes; "cannot tell" is a state of its own.
-  executor @0 :Axis;
-  workspace @1 :Axis;
+struct Health {                # Three axes that say nothing of one another; "cannot tell" is a state of its own.
+  executor @0 :Axis;           # available, unavailable, unknown: whether its helper can be asked.
+  workspace @1 :Axis;          # retained, unavailable, unknown: whether it was seen since the last loss.
   conversation @2 :Conversation;
+  # The worst of the sessions' latest runs. restored: the same process goes on after it was out of
+  # sight; fresh: it began without a token; unavailable: it was lost; unknown: it was given a token,
+  # or nothing is known.
   enum Axis { unknown @0; available @1; retained @2; unavailable @3; }
   enum Conversation { unknown @0; restored @1; fresh @2; unavailable @3; }
 }
-struct Episode {
+struct Episode {               # The compute was lost, or could not be told to be there.
   id @0 :Id;
-  generation @1 :Text;
-  outcome @2 :Text;
-  cause @3 :Error;
-  blockers @4 :List(Error);
+  generation @1 :Text;         # Of the compute it is about; empty = none was ever known.
+  outcome @2 :Text;            # healthy (nothing was lost), terminated, missing, restarted, unknown.
+  cause @3 :Error;             # The first that explains the outcome.
+  blockers @4 :List(Error);    # What else went wrong while it lasted, at most 8.
   startedAt @5 :TimeUnixMs;
-  endedAt @6 :TimeUnixMs;
-  affected @7 :List(Id);
+  endedAt @6 :TimeUnixMs;      # 0 = it goes on.
+  affected @7 :List(Id);       # Sessions whose run was lost by it.
 }
 struct RemoteStatus {
   runtimeName @0 :Text;

@@ -27,6 +27,7 @@ public:
       : base(kj::mv(base)), helper(kj::mv(helper)) {}
 
   kj::StringPtr helperKey() const override { return helper->key(); }
+  kj::StringPtr generation() const override { return base->generation(); }
   kj::Own<StreamDialer> dialer() override { return kj::heap<HelperDialer>(kj::addRef(*helper)); }
   Credential credential() const override { return helper->credential(); }
   kj::StringPtr workspace() const override { return base->workspace(); }

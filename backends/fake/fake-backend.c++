@@ -100,6 +100,10 @@ kj::Promise<Recovered> FakeBackend::recover(PlaceRecord place) {
     answer.why = kj::mv(*problem);
     co_return kj::mv(answer);
   }
+  if (place.directory == nullptr && findItem(place.inventory, fake_kind::VOLUME) != nullptr) {
+    bool there = findThing(world, place.inventory, fake_kind::VOLUME) != nullptr;
+    answer.workspace = there ? HealthAxis::RETAINED : HealthAxis::UNAVAILABLE;
+  }
   answer.kind = Recovered::Kind::GONE;
   KJ_IF_MAYBE (helper, findThing(world, place.inventory, fake_kind::HELPER)) {
     if (helper->running && helper->unreachable) {

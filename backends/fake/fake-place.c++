@@ -122,6 +122,7 @@ FakeAttachment::FakeAttachment(FakeWorld& world, kj::Timer& timer, FakeThing& he
     : world(world),
       timer(timer),
       identity(kj::str(helper.identity)),
+      compute(kj::str(helper.inside)),
       key(kj::str(running.key())),
       nonce(running.credential()),
       place(kj::mv(place)),

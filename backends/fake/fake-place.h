@@ -42,6 +42,7 @@ public:
                  kj::ArrayPtr<const ProcessVariable> variables);
 
   kj::StringPtr helperKey() const override { return key; }
+  kj::StringPtr generation() const override { return compute; }
   kj::Own<StreamDialer> dialer() override;
   Credential credential() const override { return nonce.clone(); }
   kj::StringPtr workspace() const override { return work; }
@@ -52,6 +53,7 @@ private:
   FakeWorld& world;
   kj::Timer& timer;
   kj::String identity;  // Of the helper.
+  kj::String compute;   // In which it runs.
   kj::Maybe<kj::Own<FakeHelper>> shared;
   kj::String key;
   Credential nonce;

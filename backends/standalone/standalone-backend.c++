@@ -78,6 +78,7 @@ public:
         place(kj::mv(workspace)) {}
 
   kj::StringPtr helperKey() const override { return name; }
+  kj::StringPtr generation() const override { return name; }
   kj::Own<StreamDialer> dialer() override {
     return kj::heap<UnixDialer>(backend.io.provider->getNetwork(), kj::str(socket));
   }
@@ -379,10 +380,13 @@ kj::Promise<CleanupReport> StandaloneBackend::cleanUp(PlaceRecord place, Cleanup
 kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
     kj::Array<PlaceRecord> places) {
   auto unknown = co_await refreshHelpers();
+  auto workspaces = co_await lookAtWorkspaces(places);
   kj::Vector<Recovered> result(places.size());
-  for (auto& place: places) {
+  for (auto i: kj::indices(places)) {
+    auto& place = places[i];
     Recovered each;
     each.environmentId = kj::str(place.environmentId);
+    each.workspace = workspaces[i];
     auto* folder = findDirectory(place.inventory);
     KJ_IF_MAYBE (problem, unknown) {
       each.kind = Recovered::Kind::UNKNOWN;
@@ -396,6 +400,42 @@ kj::Promise<kj::Vector<Recovered>> StandaloneBackend::recoverInstances(
     result.add(kj::mv(each));
   }
   co_return kj::mv(result);
+}
+
+kj::Promise<kj::Array<HealthAxis>> StandaloneBackend::lookAtWorkspaces(
+    kj::ArrayPtr<const PlaceRecord> places) {
+  struct Look {
+    kj::Maybe<PlaceFolder> folder;  // Null = none was ever complete.
+    kj::Maybe<kj::String> directory;
+  };
+  auto looks = KJ_MAP(place, places) {
+    Look look;
+    auto* folder = findDirectory(place.inventory);
+    if (folder != nullptr && folder->state == InventoryItem::State::MADE) {
+      look.folder = folderOf(*folder);
+    }
+    look.directory = place.directory.map([](const kj::String& path) { return kj::str(path); });
+    return look;
+  };
+  return offload.run<kj::Array<HealthAxis>>([looks = kj::mv(looks)]() mutable {
+    return KJ_MAP(look, looks) {
+      auto seen = HealthAxis::UNKNOWN;
+      auto note = [&seen](Outcome&& outcome) {
+        KJ_IF_MAYBE (problem, outcome) {
+          bool lost = problem->code == ErrorCode::WORKSPACE_LOST;
+          seen = lost ? HealthAxis::UNAVAILABLE : HealthAxis::UNKNOWN;
+          return;
+        }
+        seen = HealthAxis::RETAINED;
+      };
+      KJ_IF_MAYBE (directory, look.directory) {
+        note(checkGivenWorkspace(kj::mv(*directory)));
+      } else KJ_IF_MAYBE (folder, look.folder) {
+        note(checkKept(kj::mv(*folder), true));
+      }
+      return seen;
+    };
+  });
 }
 
 void StandaloneBackend::answer(const PlaceRecord& place, const InventoryItem& folder,

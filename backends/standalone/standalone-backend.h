@@ -78,6 +78,8 @@ private:
   SingleFlight starting;
 
   kj::String environmentDirectory(kj::StringPtr environmentId) const;
+  // Of each place, in their order.
+  kj::Promise<kj::Array<HealthAxis>> lookAtWorkspaces(kj::ArrayPtr<const PlaceRecord> places);
   // The item of the environment's folder, once that stands, as it was noted before: INTENDED if
   // this call has completed it.
   kj::Promise<Result<InventoryItem>> ensurePlace(CreateRequest request, InventoryLog& log);

@@ -68,6 +68,10 @@ const Key KEYS[] = {
      "From a run's end until its output is deleted"_kj},
     {"deadlines.health"_kj, DurationRule{&Deadlines::health, 100 * MS, 10 * MIN},
      "One check of a runtime's health"_kj},
+    {"deadlines.loss_grace"_kj, DurationRule{&Deadlines::lossGrace, 100 * MS, 1 * H},
+     "Out of reach for less is no episode"_kj},
+    {"deadlines.inspection"_kj, DurationRule{&Deadlines::inspection, 100 * MS, 1 * MIN},
+     "One recheck of an environment"_kj},
 
     {"limits.output_spool_bytes"_kj, SizeRule{&Limits::outputSpoolBytes, 256 * KIB, 64 * GIB},
      "Output kept of one run; then the oldest goes"_kj},
@@ -106,7 +110,7 @@ const Key KEYS[] = {
      "Repositories of one workspace, and its source roots"_kj},
 };
 
-constexpr size_t DEADLINE_KEYS = 10, LIMIT_KEYS = 20;
+constexpr size_t DEADLINE_KEYS = 12, LIMIT_KEYS = 20;
 static_assert(sizeof(Deadlines) == DEADLINE_KEYS * sizeof(kj::Duration) &&
                   sizeof(Limits) == sizeof(Deadlines) + LIMIT_KEYS * sizeof(size_t),
               "every field of domain/limits.h has a key above: add the new one's, and count it");

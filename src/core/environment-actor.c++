@@ -35,6 +35,7 @@ kj::Promise<Outcome> EnvironmentActor::conclude(EnvironmentState from, Environme
   EnvironmentLedger::Change change;
   change.state = next;
   change.workspace = kj::str(row.workspace);
+  change.generation = kj::str(row.generation);
   change.lastError = lastError.map([](const Problem& problem) { return problem.clone(); });
   auto outcome = co_await ledger->change(kj::mv(change));
   KJ_IF_MAYBE (problem, outcome) {
@@ -107,6 +108,9 @@ EnvironmentStatus EnvironmentActor::status() const {
   for (auto& label: row.spec.labels) {
     status.labels.add(label.clone());
   }
+  status.health = health();
+  for (auto& episode: episodes->all())
+    status.episodes.add(episode.clone());
   status.seq = hub->seq();
   return status;
 }
@@ -194,6 +198,7 @@ kj::Promise<void> EnvironmentActor::bringUp() {
   } while (again && current == EnvironmentState::PREPARING);
   EnvironmentLedger::Change change;
   change.workspace = kj::str(row.workspace);
+  change.generation = kj::str(row.generation);
   kj::Vector<PrepareStep> steps;
   for (auto& step: progress.steps())
     steps.add(step.clone());
@@ -209,6 +214,8 @@ kj::Promise<void> EnvironmentActor::bringUp() {
     if (outcome == nullptr) outcome = kj::mv(*problem);
     next = EnvironmentState::FAILED;
   }
+  if (current != EnvironmentState::PREPARING) co_return;
+  co_await (outcome == nullptr ? saw(EpisodeOutcome::HEALTHY) : sawWorkspace(outcome));
   if (current != EnvironmentState::PREPARING) co_return;
   KJ_IF_MAYBE (problem, outcome) {
     lastError = kj::mv(*problem);
@@ -295,6 +302,7 @@ kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   }
   auto& made = KJ_ASSERT_NONNULL(answer);
   if (made.is<Problem>()) co_return creationFailure(kj::mv(made.get<Problem>()));
+  sawWorkspace(HealthAxis::RETAINED);
   auto reached = kj::mv(made.get<kj::Own<Attachment>>());
   auto opened = co_await links.get(*reached);
   if (row.workspace != reached->workspace()) {
@@ -303,6 +311,7 @@ kj::Promise<Outcome> EnvironmentActor::attach(kj::Duration limit) {
   }
   attachment = kj::mv(reached);
   if (opened.is<Problem>()) co_return kj::mv(opened.get<Problem>());
+  noteGeneration(*KJ_ASSERT_NONNULL(attachment), *opened.get<kj::Own<AgentLink>>());
   use(kj::mv(opened.get<kj::Own<AgentLink>>()));
   co_return nullptr;
 }

@@ -2,6 +2,7 @@
 
 #include "base/async.h"
 #include "core/environment-ledger.h"
+#include "core/episode-keeper.h"
 #include "core/helper-links.h"
 #include "core/progress-hub.h"
 #include "core/session-actor.h"
@@ -28,10 +29,10 @@ struct Assembly {
 // Supervisor, so that clients that leave end nothing but what is theirs (execs, deliveries).
 class EnvironmentActor final: public kj::Refcounted, private kj::TaskSet::ErrorHandler {
 public:
-  // `services` and `links` outlive it. The record and the inventory are what is durable, or about
-  // to be. One that is not new begins in the state of its record.
+  // `services` and `links` outlive it. The record, the inventory and the episodes (oldest first)
+  // are what is durable, or about to be. One that is not new begins in the state of its record.
   EnvironmentActor(Services& services, HelperLinks& links, EnvironmentRecord record,
-                   kj::Vector<InventoryItem> inventory);
+                   kj::Vector<InventoryItem> inventory, kj::Vector<EpisodeRecord> episodes = {});
   ~EnvironmentActor() noexcept(false);
 
   // A session that the store has, with its runs: at least one, oldest first.
@@ -61,6 +62,8 @@ public:
   // Resolves when it has been written down.
   kj::Promise<void> unreachable(kj::Maybe<Problem> why);
   kj::Promise<void> abandoned();
+  // What its runtime has seen of its workspace.
+  void sawWorkspace(HealthAxis seen);
   // Its helper is there, also after unreachable(). `reports` are what that one says of its
   // instances in this environment: those of sessions are taken back, what belongs to none is ended.
   // Resolves when all is settled and written down.
@@ -86,6 +89,12 @@ public:
   EnvironmentStatus status() const;
   // With positions and descendants of the sessions.
   kj::Promise<EnvironmentStatus> statusWithReports();
+
+  // Looks at the place and asks its helper, within limits.deadlines.inspection: health and episodes
+  // say afterwards what was seen, "unknown" when that cannot be told. Starts, changes and removes
+  // nothing there. Who asks while another does joins that. A Problem: its runtime is not there.
+  // Dropping the promise does not end the look.
+  kj::Promise<Outcome> recheck();
 
   // Starts the bring-up in the background unless it is up or under way.
   void begin();
@@ -164,6 +173,7 @@ private:
   EnvironmentRecord row;  // All but its state, workspace and last error stays as it is.
   kj::Own<EnvironmentLedger> ledger;
   kj::Own<ChangeHub> hub;
+  kj::Own<EpisodeKeeper> episodes;
   EnvironmentState current;
   bool gone = false;
   bool closing = false;
@@ -191,12 +201,16 @@ private:
   kj::Maybe<kj::Own<kj::PromiseFulfiller<void>>> settle;
   kj::Maybe<kj::ForkedPromise<void>> settled;  // The recovery in progress, or the last one.
   bool lostHere = false;                       // This daemon was linked to it before.
-  uint32_t flightStops = 0;                    // What `stops` was when the bring-up began.
-  uint32_t stops = 0;  // Launches that began before a stop do not start after it.
+  uint32_t losses = 0;                         // How often sight of it was lost.
+  kj::String lostGeneration;                   // Which was there when that was last.
+  HealthAxis workspaceHealth = HealthAxis::UNKNOWN;
+  uint32_t flightStops = 0;  // What `stops` was when the bring-up began.
+  uint32_t stops = 0;        // Launches that began before a stop do not start after it.
 
   SingleFlight bringingUp;
   SingleFlight checkingPlace;  // Never while a bring-up creates.
-  AsyncLock ending;            // stop, cleanUp and recovery take turns.
+  SingleFlight rechecking;
+  AsyncLock ending;  // stop, cleanUp and recovery take turns.
   // Last: no task outlives what it uses. None holds a reference to this, which would be a cycle.
   kj::TaskSet making;  // What makes or discards instances: a clean-up waits for all of it.
   SingleFlight idle;   // Of all who wait until `making` is empty.
@@ -259,6 +273,18 @@ private:
   kj::Promise<Outcome> noteItems(kj::Array<InventoryItem> items);
   kj::Promise<void> takeBackInTurn(kj::Own<Attachment> attachment, kj::Own<AgentLink> link,
                                    kj::Array<InstanceReport> reports, Outcome& outcome);
+  EnvironmentHealth health() const;
+  void noteGeneration(const Attachment& reached, const AgentLink& opened);
+  // Something was noticed of the compute of that generation, or of the one that was there last.
+  kj::Promise<void> saw(EpisodeOutcome outcome, Problem cause = {},
+                        kj::Vector<kj::String> affected = {},
+                        kj::Maybe<kj::StringPtr> generation = nullptr);
+  // What an attempt to reach the place has shown of it.
+  kj::Promise<void> sawWorkspace(const Outcome& fault);
+  kj::Promise<void> watchLoss(uint32_t loss);
+  kj::Vector<kj::String> unsettledSessions() const;
+  kj::Promise<void> lookOnce(Backend& backend);
+  kj::Promise<Outcome> answers(kj::Own<AgentLink> asked, Deadline deadline);
   // When it is known what became of it, or that this cannot be told now.
   kj::Promise<void> onSettled();
   void tellSettled();

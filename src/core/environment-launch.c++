@@ -16,13 +16,16 @@ constexpr size_t EXEC_REQUESTS = 4096;                   // The oldest is forgot
 }  // namespace
 
 EnvironmentActor::EnvironmentActor(Services& services, HelperLinks& links, EnvironmentRecord record,
-                                   kj::Vector<InventoryItem> inventory)
+                                   kj::Vector<InventoryItem> inventory,
+                                   kj::Vector<EpisodeRecord> episodes)
     : services(services),
       links(links),
       row(kj::mv(record)),
       ledger(kj::refcounted<EnvironmentLedger>(services, kj::str(row.id), kj::str(row.runtime),
                                                kj::mv(inventory))),
       hub(kj::refcounted<ChangeHub>(kj::str(row.id))),
+      episodes(kj::heap<EpisodeKeeper>(services, kj::addRef(*ledger), kj::addRef(*hub),
+                                       kj::mv(episodes))),
       current(row.state),
       progress([this]() { stepChanged(); }),
       making(*this),

@@ -1,8 +1,10 @@
 #include "core/environment-ledger.h"
 
 #include "base/async.h"
+#include "domain/evidence.h"
 #include "domain/outcomes.h"
 #include "store/environment-table.h"
+#include "store/episode-table.h"
 #include "store/inventory-table.h"
 #include "store/profile-table.h"
 #include "store/run-table.h"
@@ -97,8 +99,31 @@ kj::Promise<Outcome> EnvironmentLedger::change(Change change) {
         KJ_IF_MAYBE (scope, change.cleanupScope) {
           row.cleanupScope = scope->asPtr();
         }
+        KJ_IF_MAYBE (generation, change.generation) {
+          row.generation = generation->asPtr();
+        }
         auto changed = EnvironmentTable(db).change(id, row);
         if (changed.is<Problem>()) return kj::mv(changed.get<Problem>());
+        return nullptr;
+      },
+      bytes);
+}
+
+kj::Promise<Outcome> EnvironmentLedger::noteEpisodes(kj::Vector<EpisodeRecord> episodes) {
+  size_t bytes = ROW_BYTES;
+  for (auto& each: episodes) {
+    each.environmentId = kj::str(id);
+    bytes += EVIDENCE_BYTES;
+    for (auto& session: each.affected)
+      bytes += session.size();
+  }
+  return services.store.write(
+      [episodes = kj::mv(episodes)](Connection& db) -> Outcome {
+        for (auto& each: episodes) {
+          KJ_IF_MAYBE (problem, EpisodeTable(db).put(each)) {
+            return kj::mv(*problem);
+          }
+        }
         return nullptr;
       },
       bytes);

@@ -34,8 +34,11 @@ public:
     kj::Maybe<kj::Vector<PrepareStep>> steps;
     kj::Maybe<bool> prepared;
     kj::Maybe<kj::String> cleanupScope;
+    kj::Maybe<kj::String> generation;
   };
   kj::Promise<Outcome> change(Change change);
+  // What is new of its episodes, in one commit.
+  kj::Promise<Outcome> noteEpisodes(kj::Vector<EpisodeRecord> episodes);
   // With everything of its sessions; wrongState while the inventory names anything.
   kj::Promise<Outcome> remove();
 

@@ -21,6 +21,9 @@ bool EnvironmentActor::beginRecovery() {
   if (atRest && !mayBeThere && interruptedCleanup() == nullptr) return false;
   current = EnvironmentState::RECOVERING;
   beginSettling();
+  lostGeneration = kj::str(row.generation);
+  workspaceHealth = HealthAxis::UNKNOWN;
+  tasks.add(watchLoss(++losses));
   return true;
 }
 
@@ -127,6 +130,8 @@ kj::Promise<void> EnvironmentActor::abandonInTurn() {
   setState(EnvironmentState::RECOVERING);
   auto next =
       row.state == EnvironmentState::FAILED ? EnvironmentState::FAILED : EnvironmentState::STOPPED;
+  auto affected = unsettledSessions();
+  bool told = lostHere || affected.size() > 0 || episodes->present() != nullptr;
   if (lostHere) {
     co_await settleLosses("the process's helper is gone", "nobody saw how the process ended");
     if (row.state == EnvironmentState::READY) {
@@ -138,6 +143,13 @@ kj::Promise<void> EnvironmentActor::abandonInTurn() {
   } else {
     co_await settleLosses("the run ended with an earlier daemon",
                           "its helper is gone, and nobody saw how it ended");
+  }
+  if (told) {
+    auto cause =
+        Problem(ErrorCode::INSTANCE_LOST,
+                kj::str(lostHere ? "the environment's helper ended"
+                                 : "the environment's helper ended while no daemon saw it"));
+    co_await saw(EpisodeOutcome::TERMINATED, kj::mv(cause), kj::mv(affected), lostGeneration.asPtr());
   }
   lostHere = false;
   if (interruptedCleanup() != nullptr) next = EnvironmentState::CLEANING;
@@ -168,6 +180,7 @@ kj::Promise<void> EnvironmentActor::takeBackInTurn(kj::Own<Attachment> reached,
   setState(EnvironmentState::RECOVERING);
   row.workspace = kj::str(reached->workspace());
   attachment = kj::mv(reached);
+  noteGeneration(*KJ_ASSERT_NONNULL(attachment), *reachedLink);
   use(kj::mv(reachedLink));
   co_await settleInstances(kj::mv(reports), outcome);
 }
@@ -199,6 +212,18 @@ kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> re
     }
   }
   if (outcome != nullptr) co_return;
+  auto affected = unsettledSessions();
+  bool replaced = lostGeneration.size() > 0 && lostGeneration != row.generation;
+  if (replaced) {
+    co_await saw(EpisodeOutcome::RESTARTED,
+                 Problem(ErrorCode::INSTANCE_LOST,
+                         kj::str("another helper stands in the place of the one before")),
+                 kj::mv(affected), lostGeneration.asPtr());
+  } else if (affected.size() > 0) {
+    co_await saw(EpisodeOutcome::UNKNOWN,
+                 Problem(ErrorCode::INSTANCE_LOST, kj::str("runs ended while nobody saw how")),
+                 kj::mv(affected), row.generation.asPtr());
+  }
   co_await settleLosses("the run ended while nobody watched it",
                         "its helper does not know it any more");
   // A bring-up that was interrupted is not finished by having its helper.
@@ -207,6 +232,7 @@ kj::Promise<void> EnvironmentActor::settleInstances(kj::Array<InstanceReport> re
                                                                        : EnvironmentState::STOPPED;
   if (next != EnvironmentState::FAILED) lastError = nullptr;
   lostHere = false;
+  co_await saw(EpisodeOutcome::HEALTHY);
   if (interruptedCleanup() != nullptr) next = EnvironmentState::CLEANING;
   KJ_IF_MAYBE (problem, co_await conclude(EnvironmentState::RECOVERING, next)) {
     KJ_LOG(WARNING, "a recovery was not noted, the next start repeats it", row.id, *problem);

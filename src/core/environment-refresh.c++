@@ -119,6 +119,7 @@ kj::Promise<Outcome> EnvironmentActor::commitRefresh(StagedRefresh& staged, cons
       use(kj::addRef(*fresh));
       // The processes are asked for over the new link, in this very turn of the lock.
       if (!isUnsettled()) losesSight();
+      noteGeneration(*KJ_ASSERT_NONNULL(attachment), *fresh);
     };
     auto waited = co_await within(
         services.timer, limit, commit(staged, kj::mv(publish)).then([&outcome](Outcome&& result) {

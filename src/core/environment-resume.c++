@@ -179,6 +179,7 @@ kj::Promise<Result<kj::Own<RunActor>>> EnvironmentActor::repeatRun(kj::Own<Resum
     co_return kj::mv(*problem);
   }
   assembly.processId = kj::str(record.id);
+  bool tokenGiven = assembly.resumeToken != nullptr;
   auto failure = interruptedResume(*work, *session);
   kj::Maybe<kj::Own<ProcessActor>> process;
   if (failure == nullptr) {
@@ -198,6 +199,7 @@ kj::Promise<Result<kj::Own<RunActor>>> EnvironmentActor::repeatRun(kj::Own<Resum
   KJ_IF_MAYBE (present, process) {
     run = kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub), record,
                                    kj::mv(*present));
+    if (tokenGiven) run->wasGivenToken();
   } else {
     run = kj::refcounted<RunActor>(services, kj::addRef(*ledger), kj::addRef(*hub), record);
     // Before anybody sees it: there is nothing of it that a recovery could find.
@@ -286,6 +288,7 @@ kj::Promise<void> EnvironmentActor::lookAtPlace(kj::Own<PlaceCheck> check) {
                            kj::str("the runtime did not tell within ", limit / kj::SECONDS, " s"))
                        .retryable(RetryHint::SAME_REQUEST_LATER);
   }
+  co_await sawWorkspace(check->fault);
 }
 
 kj::Promise<Outcome> EnvironmentActor::saveProgress(kj::Own<SessionActor> session,

@@ -42,7 +42,8 @@ RunActor::RunActor(Services& services, kj::Own<EnvironmentLedger> ledgerParam,
       requestId(kj::heapArray<kj::byte>(record.requestId)),
       createdAt(record.createdAt),
       command(KJ_MAP(word, process->command()) { return kj::str(word); }),
-      live(kj::mv(process)) {
+      live(kj::mv(process)),
+      talk(ConversationHealth::FRESH) {
   prepareEnd();
 }
 
@@ -272,6 +273,7 @@ kj::Promise<Outcome> RunActor::takeBack(kj::Own<ProcessActor> process) {
   }
   startedAt = process->startedAt();
   current = SessionState::RUNNING;
+  talk = ConversationHealth::RESTORED;
   changes->changed();
   watchInBackground();
   co_return nullptr;

@@ -61,6 +61,11 @@ public:
   kj::Promise<Outcome> takeBack(kj::Own<ProcessActor> process);
   // Of a run of an earlier daemon: it ended, and nobody saw how. Resolves when that is settled.
   kj::Promise<void> lose(Problem why);
+  // Its process got a token of the conversation before it: whether that was of use is not known.
+  void wasGivenToken() { talk = ConversationHealth::UNKNOWN; }
+  ConversationHealth conversation() const {
+    return current == SessionState::LOST ? ConversationHealth::UNAVAILABLE : talk;
+  }
   // Resolves when no end of it is being written down.
   kj::Promise<void> whileSettling();
   // Of one that has no process: it never began. Resolves when that is settled.
@@ -85,6 +90,7 @@ private:
   kj::Maybe<ExitStatus> exitStatus;
   kj::Maybe<Problem> lastError;
   kj::Maybe<kj::Own<ProcessActor>> live;
+  ConversationHealth talk = ConversationHealth::UNKNOWN;
   bool stopRequested = false;
   bool settling = false;  // Its end is known and being written down.
   bool ended = false;

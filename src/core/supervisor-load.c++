@@ -2,6 +2,7 @@
 #include "base/backoff.h"
 #include "core/supervisor.h"
 #include "store/environment-table.h"
+#include "store/episode-table.h"
 #include "store/inventory-table.h"
 #include "store/run-table.h"
 #include "store/session-table.h"
@@ -22,6 +23,7 @@ struct StoredSession {
 struct StoredEnvironment {
   EnvironmentRecord record;
   kj::Vector<InventoryItem> inventory;
+  kj::Vector<EpisodeRecord> episodes;
   kj::Vector<StoredSession> sessions;
 };
 using Page = kj::Vector<StoredEnvironment>;
@@ -33,12 +35,14 @@ constexpr size_t EVERY_RUN = 1'000'000;
 Result<Page> readPage(Connection& db, kj::StringPtr after) {
   Page page;
   EnvironmentTable environments(db);
+  EpisodeTable episodes(db);
   InventoryTable inventory(db);
   SessionTable sessions(db);
   RunTable runs(db);
   for (auto& record: environments.list(after, PAGE)) {
     StoredEnvironment stored;
     stored.inventory = inventory.list(record.id, InventoryTable::Order::OLDEST_FIRST);
+    stored.episodes = episodes.list(record.id);
     for (auto& session: sessions.list(record.id, "", EVERY_SESSION)) {
       StoredSession each;
       each.runs = runs.list(session.id, EVERY_RUN);
@@ -66,7 +70,8 @@ kj::Promise<Outcome> Supervisor::load() {
     after = kj::str(page.back().record.id);
     for (auto& stored: page) {
       auto environment = kj::refcounted<EnvironmentActor>(services, links, kj::mv(stored.record),
-                                                          kj::mv(stored.inventory));
+                                                          kj::mv(stored.inventory),
+                                                          kj::mv(stored.episodes));
       for (auto& session: stored.sessions) {
         if (session.runs.size() > 0) environment->restore(session.session, session.runs);
       }
@@ -248,6 +253,7 @@ kj::Promise<kj::Vector<kj::Own<EnvironmentActor>>> Supervisor::recoverOnce(
     auto& environment = lost[i];
     if (environment->isGone()) continue;  // Removed meanwhile.
     auto state = answerFor(answer, i, *environment);
+    environment->sawWorkspace(state.workspace);
     Outcome outcome;
     KJ_IF_MAYBE (attachment, state.attachment) {
       // A failure of any kind is this one's only.

@@ -183,4 +183,13 @@ void Supervisor::taskFailed(kj::Exception&& exception) {
   KJ_LOG(ERROR, "background work of the supervisor failed", exception);
 }
 
+kj::Promise<Outcome> Supervisor::recheck(kj::Own<EnvironmentActor> environment) {
+  Outcome outcome;
+  auto& turn = rechecks[nextRecheck++ % RECHECKS];
+  co_await turn.with([&]() {
+    return environment->recheck().then([&outcome](Outcome&& result) { outcome = kj::mv(result); });
+  });
+  co_return kj::mv(outcome);
+}
+
 }  // namespace capstan

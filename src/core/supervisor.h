@@ -46,6 +46,10 @@ public:
   // caller goes away.
   kj::Promise<CleanupReport> cleanUp(kj::Own<EnvironmentActor> environment, CleanupScope scope);
 
+  // EnvironmentActor::recheck(), of several environments at most RECHECKS at once.
+  kj::Promise<Outcome> recheck(kj::Own<EnvironmentActor> environment);
+  static constexpr size_t RECHECKS = 8;
+
   // So long a health answer is shown before another check is made.
   static constexpr kj::Duration HEALTH_AGE = 10 * kj::SECONDS;
   // Every runtime of Capstan with its last known health; asks those whose answer is older than
@@ -77,6 +81,8 @@ private:
 
   Services& services;
   HelperLinks links;
+  AsyncLock rechecks[RECHECKS];
+  size_t nextRecheck = 0;
   kj::TreeMap<kj::String, kj::Own<EnvironmentActor>> byId;
   kj::TreeMap<kj::String, EnvironmentActor*> byTask;  // Key: owner, line break, task id.
   kj::HashMap<kj::String, kj::Own<Making>> making;    // Likewise by task.

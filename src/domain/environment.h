@@ -2,6 +2,7 @@
 // Values about environments and sessions: what was asked for and how things stand.
 
 #include "base/problem.h"
+#include "domain/episode.h"
 #include "domain/process.h"
 #include "domain/workspace.h"
 
@@ -134,6 +135,27 @@ struct SessionStatus {
   kj::Maybe<Problem> lastError;
 };
 
+// Whether something is there; order as in the schema.
+enum class HealthAxis {
+  UNKNOWN,      // It cannot be told, or nobody has looked since it could be.
+  AVAILABLE,    // Of an executor: it answers.
+  RETAINED,     // Of a workspace: it was seen there, whatever else was lost.
+  UNAVAILABLE,  // It is confirmed not to be there.
+};
+// What has become of an agent's conversation; order as in the schema.
+enum class ConversationHealth {
+  UNKNOWN,      // Its agent was given what was saved, or nothing is known of its process.
+  RESTORED,     // The same process goes on after it was out of sight.
+  FRESH,        // Its process began without anything saved.
+  UNAVAILABLE,  // Its process was lost.
+};
+// How an environment stands, on axes that say nothing of one another.
+struct EnvironmentHealth {
+  HealthAxis executor = HealthAxis::UNKNOWN;
+  HealthAxis workspace = HealthAxis::UNKNOWN;
+  ConversationHealth conversation = ConversationHealth::UNKNOWN;  // The worst of its sessions'.
+};
+
 // How an environment stands.
 struct EnvironmentStatus {
   kj::String id;
@@ -152,6 +174,8 @@ struct EnvironmentStatus {
   kj::Vector<PrepareStep> lastSteps;
   kj::Maybe<Problem> lastError;
   kj::Vector<Label> labels;
+  EnvironmentHealth health;
+  kj::Vector<EpisodeRecord> episodes;  // Oldest first.
   uint64_t seq = 0;
 };
 

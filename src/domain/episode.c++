@@ -56,6 +56,8 @@ bool merge(EpisodeRecord& episode, const Observation& seen) {
     addBlocker(episode, before);
     return true;
   }
+  // Who confirms it again, in other words, says nothing new.
+  if (seen.outcome == episode.outcome && isConfirmed(seen.outcome)) return changed;
   return addBlocker(episode, seen.cause) || changed;
 }
 
@@ -111,7 +113,9 @@ kj::Vector<EpisodeRecord> episodesAfter(kj::ArrayPtr<const EpisodeRecord> known,
     return result;
   }
   for (auto& each: known) {
-    bool over = each.endedAt != 0 && isConfirmed(each.outcome);
+    // A place that was missing may come back, a compute that ended does not.
+    bool over = each.endedAt != 0 && (each.outcome == EpisodeOutcome::TERMINATED ||
+                                      each.outcome == EpisodeOutcome::RESTARTED);
     if (over && seen.generation.size() > 0 && each.generation == seen.generation) return result;
   }
   if (goesOn) {

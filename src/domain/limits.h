@@ -19,6 +19,8 @@ struct Deadlines {
   kj::Duration control = 30 * kj::SECONDS;    // One answer of the helper to a control call.
   kj::Duration outputKept = 7 * kj::DAYS;     // From a run's end until its output goes.
   kj::Duration health = 15 * kj::SECONDS;     // One check, should the runtime have no bound itself.
+  kj::Duration lossGrace = 15 * kj::SECONDS;  // Out of reach for less is no episode.
+  kj::Duration inspection = 5 * kj::SECONDS;  // One look at an environment that only reads.
 };
 
 struct Limits {

@@ -57,6 +57,14 @@ static_assert(static_cast<int>(EnvironmentState::RECONNECTING) ==
 static_assert(static_cast<int>(SessionState::RECONNECTING) ==
               static_cast<int>(rpc::SessionState::RECONNECTING));
 static_assert(static_cast<int>(SessionState::LOST) == static_cast<int>(rpc::SessionState::LOST));
+static_assert(static_cast<int>(HealthAxis::UNAVAILABLE) ==
+              static_cast<int>(rpc::Health::Axis::UNAVAILABLE));
+static_assert(static_cast<int>(HealthAxis::RETAINED) ==
+              static_cast<int>(rpc::Health::Axis::RETAINED));
+static_assert(static_cast<int>(ConversationHealth::UNAVAILABLE) ==
+              static_cast<int>(rpc::Health::Conversation::UNAVAILABLE));
+static_assert(static_cast<int>(ConversationHealth::FRESH) ==
+              static_cast<int>(rpc::Health::Conversation::FRESH));
 static_assert(static_cast<int>(Origin::OTHER) == static_cast<int>(rpc::Origin::OTHER));
 
 Problem unsupported(kj::StringPtr field) {
@@ -157,6 +165,25 @@ void write(rpc::SessionInfo::Builder out, const SessionStatus& status) {
   }
 }
 
+namespace {
+
+void write(rpc::Episode::Builder out, const EpisodeRecord& episode) {
+  out.setId(episode.id);
+  out.setGeneration(episode.generation);
+  out.setOutcome(episodeOutcomeName(episode.outcome));
+  capstan::write(out.initCause(), episode.cause);
+  auto blockers = out.initBlockers(episode.blockers.size());
+  for (auto i: kj::indices(episode.blockers))
+    capstan::write(blockers[i], episode.blockers[i]);
+  out.setStartedAt(episode.startedAt);
+  out.setEndedAt(episode.endedAt);
+  auto affected = out.initAffected(episode.affected.size());
+  for (auto i: kj::indices(episode.affected))
+    affected.set(i, episode.affected[i]);
+}
+
+}  // namespace
+
 void write(rpc::EnvironmentStatus::Builder out, const EnvironmentStatus& status) {
   out.setId(status.id);
   out.setTaskId(status.taskId);
@@ -184,6 +211,13 @@ void write(rpc::EnvironmentStatus::Builder out, const EnvironmentStatus& status)
     labels[i].setKey(status.labels[i].key);
     labels[i].setValue(status.labels[i].value);
   }
+  auto health = out.initHealth();
+  health.setExecutor(static_cast<rpc::Health::Axis>(status.health.executor));
+  health.setWorkspace(static_cast<rpc::Health::Axis>(status.health.workspace));
+  health.setConversation(static_cast<rpc::Health::Conversation>(status.health.conversation));
+  auto episodes = out.initEpisodes(status.episodes.size());
+  for (auto i: kj::indices(status.episodes))
+    write(episodes[i], status.episodes[i]);
   out.setSeq(status.seq);
 }
 

@@ -148,6 +148,17 @@ protected:
     }
   }
 
+  kj::Promise<void> recheck(RecheckContext context) override {
+    if (guard.refuses(ruleOf("TaskEnvironment.recheck"), context)) co_return;
+    auto self = kj::addRef(*environment);
+    auto outcome = co_await supervisor.recheck(kj::addRef(*self));
+    auto status = co_await self->statusWithReports();
+    write(context.getResults().initStatus(), status);
+    KJ_IF_MAYBE (problem, outcome) {
+      fail(context.getResults(), *problem);
+    }
+  }
+
   kj::Promise<void> rights(RightsContext context) override {
     if (guard.refuses(ruleOf("TaskEnvironment.rights"), context)) co_return;
     auto held = guard.rights();

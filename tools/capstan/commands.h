@@ -9,6 +9,7 @@ int runRun(Context& context);
 int runExec(Context& context);
 int runEnvList(Context& context);
 int runEnvShow(Context& context);
+int runEnvRecheck(Context& context);
 int runEnvWatch(Context& context);
 int runEnvStop(Context& context);
 int runEnvDestroy(Context& context);

@@ -134,16 +134,14 @@ int runEnvList(Context& context) {
   return 0;
 }
 
-int runEnvShow(Context& context) {
-  auto environment = context.environment(context.word(0, "ENV"));
-  context.noMoreWords(1);
-  auto response = ask<rpc::TaskEnvironment::StatusResults>(context, environment.statusRequest());
-  auto status = response.getStatus();
+namespace {
+
+void printStatus(Context& context, rpc::EnvironmentStatus::Reader status) {
   if (context.json()) {
     JsonWriter json;
     writeJson(json, status);
     context.print(json);
-    return 0;
+    return;
   }
   std::printf("environment  %s\ntask         %s\n", status.getId().cStr(),
               status.getTaskId().cStr());
@@ -153,6 +151,7 @@ int runEnvShow(Context& context) {
               word(status.getState()).cStr(), status.getExecutorId().cStr(),
               status.getRuntime().cStr(), plain(status.getWorkspace()).cStr(),
               timeText(status.getCreatedAt()).cStr());
+  printHealth(status);
   printProblem(status.getLastError());
   if (status.getLastSteps().size() > 0) {
     std::printf("\n");
@@ -179,6 +178,24 @@ int runEnvShow(Context& context) {
       addSessionRow(table, session, status.getTaskId());
     std::printf("%s", table.finish().cStr());
   }
+}
+
+}  // namespace
+
+int runEnvShow(Context& context) {
+  auto environment = context.environment(context.word(0, "ENV"));
+  context.noMoreWords(1);
+  auto response = ask<rpc::TaskEnvironment::StatusResults>(context, environment.statusRequest());
+  printStatus(context, response.getStatus());
+  return 0;
+}
+
+int runEnvRecheck(Context& context) {
+  auto environment = context.environment(context.word(0, "ENV"));
+  context.noMoreWords(1);
+  auto response = ask<rpc::TaskEnvironment::RecheckResults>(context, environment.recheckRequest());
+  check(response.getError());
+  printStatus(context, response.getStatus());
   return 0;
 }
 

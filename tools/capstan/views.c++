@@ -142,6 +142,28 @@ kj::String commandText(rpc::SessionInfo::Reader session, size_t width) {
   return kj::str(text.slice(0, cut), "...");
 }
 
+void printHealth(rpc::EnvironmentStatus::Reader status) {
+  auto health = status.getHealth();
+  std::printf("health       executor %s, workspace %s, conversation %s\n",
+              enumWord(health.getExecutor()).cStr(), enumWord(health.getWorkspace()).cStr(),
+              enumWord(health.getConversation()).cStr());
+  auto episodes = status.getEpisodes();
+  if (episodes.size() == 0) return;
+  auto episode = episodes[episodes.size() - 1];
+  bool goesOn = episode.getEndedAt() == 0;
+  auto until = goesOn ? kj::str("until now") : kj::str("to ", timeText(episode.getEndedAt()));
+  auto touched = episode.getAffected().size();
+  std::printf("%s %s, %s %s", goesOn ? "episode     " : "last episode", episode.getOutcome().cStr(),
+              timeText(episode.getStartedAt()).cStr(), until.cStr());
+  if (touched > 0) {
+    std::printf(", %zu session%s lost the run", static_cast<size_t>(touched),
+                touched == 1 ? "" : "s");
+  }
+  std::printf("\n             %s\n", plain(episode.getCause().getMessage()).cStr());
+  for (auto blocker: episode.getBlockers())
+    std::printf("             also: %s\n", plain(blocker.getMessage()).cStr());
+}
+
 void printStepTrouble(FILE* to, rpc::PrepareStep::Reader step) {
   constexpr size_t MOST_LINES = 20;
   if (step.getWarning().size() > 0) {
@@ -203,6 +225,29 @@ void writeJson(JsonWriter& json, rpc::SessionInfo::Reader session, kj::StringPtr
   json.endObject();
 }
 
+namespace {
+
+void writeEpisode(JsonWriter& json, rpc::Episode::Reader episode) {
+  json.beginObject()
+      .member("id", kj::StringPtr(episode.getId()))
+      .member("generation", kj::StringPtr(episode.getGeneration()))
+      .member("outcome", kj::StringPtr(episode.getOutcome()))
+      .member("startedAt", episode.getStartedAt())
+      .member("endedAt", episode.getEndedAt());
+  json.key("affected").beginArray();
+  for (auto session: episode.getAffected())
+    json.value(kj::StringPtr(session));
+  json.endArray();
+  json.key("cause");
+  writeJson(json, episode.getCause());
+  json.key("blockers").beginArray();
+  for (auto blocker: episode.getBlockers())
+    writeJson(json, blocker);
+  json.endArray().endObject();
+}
+
+}  // namespace
+
 void writeJson(JsonWriter& json, rpc::EnvironmentStatus::Reader status) {
   json.beginObject()
       .member("id", kj::StringPtr(status.getId()))
@@ -223,6 +268,17 @@ void writeJson(JsonWriter& json, rpc::EnvironmentStatus::Reader status) {
     json.member(kj::StringPtr(label.getKey()), kj::StringPtr(label.getValue()));
   }
   json.endObject();
+  auto health = status.getHealth();
+  json.key("health")
+      .beginObject()
+      .member("executor", enumWord(health.getExecutor()))
+      .member("workspace", enumWord(health.getWorkspace()))
+      .member("conversation", enumWord(health.getConversation()))
+      .endObject();
+  json.key("episodes").beginArray();
+  for (auto episode: status.getEpisodes())
+    writeEpisode(json, episode);
+  json.endArray();
   json.key("sessions").beginArray();
   for (auto session: status.getSessions())
     writeJson(json, session, status.getId());

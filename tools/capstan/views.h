@@ -37,6 +37,8 @@ kj::String timeText(int64_t unixMs);
 kj::String commandText(rpc::SessionInfo::Reader session, size_t width);
 
 // The warning of a step and the last lines of its output, indented.
+// The axes, and the episode that goes on or ended last.
+void printHealth(rpc::EnvironmentStatus::Reader status);
 void printStepTrouble(FILE* to, rpc::PrepareStep::Reader step);
 
 void writeJson(JsonWriter& json, rpc::Error::Reader error);

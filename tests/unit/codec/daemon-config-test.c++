@@ -249,6 +249,8 @@ deadlines:
   control: 30s
   output_kept: 168h
   health: 15s
+  loss_grace: 15s
+  inspection: 5s
 limits:
   output_spool_bytes: 64MiB
   command_words: 4096

@@ -62,6 +62,7 @@ TEST_CASE("episode: one loss is one, however often it is noticed") {
   seen.affected.add(kj::str("s-1"));
   CHECK(history.see(kj::mv(seen)) == 0);
   CHECK(history.see(saw(UNKNOWN, "", "it ended")) == 0);
+  CHECK(history.see(saw(TERMINATED, "a", "it ended, in other words")) == 0);
   REQUIRE(history.all.size() == 1);
   CHECK(history.last().startedAt == 1000);
   CHECK(history.last().affected.size() == 1);
